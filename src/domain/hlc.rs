@@ -40,7 +40,8 @@ impl Hlc {
         if now.millis() > self.millis { Self::first(now) } else { self.successor() }
     }
 
-    /// The later of this stamp and one that was received. A stamp after `latest_accepted_time` is ignored: a clock that is far ahead must not push this one.
+    /// The later of this stamp and one that was received. A stamp after `latest_accepted_time` is ignored: a clock that is far ahead must not
+    /// advance this one.
     #[must_use]
     pub fn merge(self, received: Hlc, latest_accepted_time: Timestamp) -> Self {
         if received.millis > latest_accepted_time.millis() { self } else { self.max(received) }

@@ -11,13 +11,14 @@ pub struct ResolutionCase {
     pub row: OutboxRow<()>,
     /// The outcome of its batch.
     pub outcome: BatchOutcome,
-    /// The poison rule of the row's event type if its batch is a trial.
+    /// The poison rule for the row if its batch is a trial.
     pub trial: Option<PoisonAction>,
     /// The expected change; `None` where the row is archived as SENT.
     pub change: Option<RowChange<()>>,
 }
 
-/// Every combination of outcome, trial with its poison rule, block, one or four attempts, up to five deaths and up to two earlier trial deaths. Ids ascend from 1.
+/// Every combination of outcome, trial with its poison rule, block, one or four attempts, up to five deaths and up to two earlier trial deaths.
+/// Ids ascend from 1.
 pub fn resolution_cases() -> Vec<ResolutionCase> {
     let mut cases = Vec::new();
     for outcome in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {

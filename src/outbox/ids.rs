@@ -40,7 +40,7 @@ impl fmt::Display for ProducerSessionId {
 pub type Epoch = u64;
 /// Grows with each statement that changes the rows of a partition.
 pub type Counter = u64;
-/// The counter value that a claim took, or the exclusion that came last. It names the batch and is never used again.
+/// The counter value that a claim took, or the last exclusion from its batch. It identifies the batch and is never used again.
 pub type Token = u64;
 
 /// The lease that a statement relies on. A statement whose fence is out of date changes nothing.

@@ -26,7 +26,7 @@ pub struct Lease {
 /// The claimed batch that a lease row names. It stays there until it is settled or resolved, across acquisitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenClaim {
-    /// The name of the batch.
+    /// Identifies the batch.
     pub token: Token,
     /// The producer session that may have published it.
     pub session: ProducerSessionId,
@@ -67,7 +67,7 @@ pub enum ExclusionOutcome {
     Stale,
 }
 
-/// The result of giving a partition back.
+/// The result of releasing a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {
     /// The partition is free at once.
@@ -113,7 +113,7 @@ impl Lease {
         FencedOutcome::Stale
     }
 
-    /// Whether the owner may give the partition back. Expiry is not compared: an expired lease that no other instance took is released.
+    /// Whether the owner may release the partition. Expiry is not compared: an expired lease that no other instance has acquired is released.
     pub fn release(&self, owner: &InstanceId, epoch: Epoch) -> ReleaseOutcome {
         match &self.open_batch {
             _ if !self.is_of(owner, epoch) => ReleaseOutcome::NotHeld,

@@ -1,7 +1,8 @@
 //! The rules of the outbox as pure functions: a row's life, a lease's validity, batch sizes, retries, topic names, the partition hash.
 //!
-//! A store loads a lease and its rows, calls a function of this crate and applies the result. No store restates a rule. The crate knows
-//! no order, no client and no runtime; time is handed in as a [`std::time::Duration`] and a row's key is a type parameter.
+//! A store loads a lease and its rows, calls a function of this crate and applies the result. A store that must state a rule in SQL or Lua is
+//! checked against the tables of [`cases`]. The crate knows no order, no client and no runtime; time is handed in as a
+//! [`std::time::Duration`] and a row's key is a type parameter.
 #![warn(missing_docs)]
 
 pub mod acquire;

@@ -1,7 +1,8 @@
 //! Time and randomness as ports, so that a simulation controls both.
 use domain::Timestamp;
 
-/// Wall time for stamps that people read. Leases, due times and ages are measured by the store's clock, not by this one.
+/// The time of this process: for stamps, cache ages and local estimates. What instances must agree on (the end of a lease, due times, ages of rows)
+/// is measured by the store's clock.
 pub trait Clock: Send + Sync {
     /// The present time. Never goes back within one process, whatever the wall clock does.
     fn now(&self) -> Timestamp;

@@ -21,7 +21,7 @@ pub struct ProcessedEvent {
 /// A state change that a handler requests, as data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Stores the stamp of another region's update that won.
+    /// Stores the stamp of an update by another region that won.
     StoreRemoteStamp {
         /// Order that was updated.
         order_id: OrderId,
@@ -41,7 +41,7 @@ pub enum InboxOutcome {
     Duplicate,
 }
 
-/// Stamp of the last update of an order that another region won.
+/// Stamp of the last update of an order by another region that won against this region's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteStamp {
     /// Region that made the update.
@@ -57,7 +57,7 @@ pub trait Inbox: Send + Sync {
     /// the other events.
     async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error>;
 
-    /// Reads the stamp of the last update of an order that another region won.
+    /// Reads the stamp of the last update of an order by another region that won.
     async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error>;
 
     /// Reads the retry route of a key: while one exists, the key's later messages follow the first one into the retry topic `stage`, so that

@@ -1,8 +1,9 @@
 //! Ports: small traits for stores, brokers, caches and clocks, the data that crosses them, and their errors. No runtime, client or policy.
 //! The documentation of each trait is its contract; the conformance suite in `tests/kit` checks every backend against it.
 //!
-//! Where a method says no more: it may fail with any [`Error`], and only [`Error::Unknown`] means that something may have changed. Cancellation: a dropped
-//! call that only reads has no effect; a dropped call that writes may still take effect, also after the drop, as after [`Error::Unknown`].
+//! Where a method says no more: it may fail with any [`Error`], and only [`Error::Unknown`] means that something may have changed. Cancellation:
+//! a dropped call that only reads has no effect; a dropped call that writes may still take effect, also after the drop, as after
+//! [`Error::Unknown`].
 #![warn(missing_docs)]
 
 pub mod broker;

@@ -111,7 +111,7 @@ pub struct RowDiagnosis {
     pub deaths: u32,
     /// Where the record of a SENT row is; `None` in every other state.
     pub sent_to: Option<RecordLocation>,
-    /// Whether the row was published through its type's fallback.
+    /// Whether the row was published to its fallback instead of its topic.
     pub by_fallback: bool,
 }
 

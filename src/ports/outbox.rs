@@ -119,7 +119,7 @@ pub struct Settlement {
     pub token: Token,
     /// Topic position of each row, as far as known. Shared, because a settlement is kept for a repetition until the store has answered.
     pub positions: Arc<[(RowId, Position)]>,
-    /// Rows that were published to their type's fallback instead of their topic.
+    /// Rows that were published to their fallback instead of their topic.
     pub by_fallback: Vec<RowId>,
 }
 
@@ -248,8 +248,8 @@ pub trait OutboxStore: Send + Sync {
     /// the claim's fence has. A store that can do both in one transaction saves a commit for each batch.
     ///
     /// # Errors
-    /// Returns the error of the settlement; then nothing was claimed. After [`Error::Unknown`] both may have happened: the worker acquires the lease again and
-    /// resolves.
+    /// Returns the error of the settlement; then nothing was claimed. After [`Error::Unknown`] both may have happened: the worker acquires the lease
+    /// again and resolves.
     async fn settle_and_claim(&self, settlement: Settlement, mut claim: Claim) -> Result<SettledClaim, Error> {
         let settled = self.settle(settlement).await?;
         let claimed = match settled {

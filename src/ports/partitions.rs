@@ -90,7 +90,7 @@ pub struct PartitionView {
     pub owner: Option<InstanceId>,
     /// Number of the latest acquisition.
     pub epoch: Epoch,
-    /// Counter of the lease row; each claim increments it.
+    /// Counter of the lease row; each statement that changes rows of the partition increments it.
     pub counter: Counter,
     /// Fencing token of the open batch.
     pub open_batch: Option<Token>,
@@ -170,7 +170,7 @@ pub trait PartitionLeases: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Reads what an instance below its share needs to choose partitions. It reads every lease, so it is not for each heartbeat.
+    /// Reads what an instance below its quota needs to choose partitions. It reads every lease, so it is not for each heartbeat.
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error>;
 
     /// Removes this instance at once, instead of after `dead_after`. It must have released its partitions before.

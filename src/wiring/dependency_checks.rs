@@ -180,7 +180,7 @@ pub async fn check_adopted_tables(config: &Config) -> Option<DependencyCheck> {
     }
 }
 
-/// The settings that are off with what follows from it, or `none` if all are on.
+/// The settings that are off, with the consequence, or the text `none` if all are on.
 #[cfg(feature = "postgres")]
 fn weak_settings(settings: &[&postgres::WeakSetting], none: &str, consequence: &str) -> String {
     let shown: Vec<String> = settings.iter().map(|weak| format!("{} is off ({})", weak.name, weak.source)).collect();

@@ -1,4 +1,4 @@
-//! Transactions and sessions on the store's database while the bench measures.
+//! Transactions and sessions that `posthaste bench` holds open on the store's database while it measures.
 use bench::TransactionKind;
 
 use super::start_error::StartError;

@@ -75,7 +75,7 @@ async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<OperatorS
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
             Ok(OperatorStore {
-                ports: StorePorts::new(&store, super::store::in_memory(clock)),
+                ports: StorePorts::new(&store, super::store::memory_idempotency(clock)),
                 installation,
                 broker: Some(OperatorBroker::new(store)),
             })

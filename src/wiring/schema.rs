@@ -1,4 +1,4 @@
-//! `migrate`: shows the state of the store's schema, applies migrations and creates missing topics.
+//! `migrate`: reads the state of the store's schema, applies migrations and creates missing topics.
 use std::path::PathBuf;
 
 use domain::Timestamp;

@@ -22,7 +22,7 @@ pub(super) struct StoreOpener<'a> {
     pub metrics: &'a Arc<Metrics>,
 }
 
-/// An opened store behind its ports, not yet used by a service.
+/// An opened store as its ports, which no service uses yet.
 pub(super) struct WiredStore {
     pub ports: StorePorts,
     pub probe: Arc<dyn Probe>,
@@ -31,7 +31,7 @@ pub(super) struct WiredStore {
 }
 
 /// Idempotency keys in memory: an embedded store has only one process.
-pub(super) fn in_memory(clock: &Arc<dyn Clock>) -> Arc<dyn Idempotency> {
+pub(super) fn memory_idempotency(clock: &Arc<dyn Clock>) -> Arc<dyn Idempotency> {
     Arc::new(Memory::new(&memory::Options::default(), Arc::clone(clock)))
 }
 
@@ -133,7 +133,7 @@ impl StoreOpener<'_> {
             OpenFailure { error: start_error(error.to_string()), kind }
         })?;
         Ok(WiredStore {
-            ports: StorePorts::new(&store, in_memory(self.clock)),
+            ports: StorePorts::new(&store, memory_idempotency(self.clock)),
             probe: Arc::new(StoreProbe(store.clone())),
             wake_channel: None,
             handles: BackendHandles::new(StoreHandle::Embedded(store.clone()), store.installation()),

@@ -98,7 +98,7 @@ impl ThrowawayInstallation {
         Ok(ThrowawayStore { ports, handles })
     }
 
-    /// Opens the embedded store, which is also the broker, without relay and consumers; `None` for other stores.
+    /// Opens the embedded store, which is also the broker, without an instance lease, a relay or consumers; `None` for other stores.
     ///
     /// # Errors
     /// The file cannot be opened.

@@ -17,7 +17,8 @@ pub enum BatchOutcome {
     /// It was not published, and its claimer died while the batch was in flight: each row keeps the attempt and has one death more. A row
     /// that died in two trials is parked.
     ClaimerDied,
-    /// It was not published, and its claimer was alive (the batch was aborted, fenced or returned): rows are due again and the attempt is subtracted.
+    /// It was not published, and its claimer was alive (the batch was aborted, fenced or returned): rows are due again and the attempt is
+    /// subtracted.
     NotSent,
 }
 
@@ -34,8 +35,8 @@ impl BatchOutcome {
         }
     }
 
-    /// The change of one row of the batch. `trial` is the poison rule of the row's event type if the batch was a trial, `None` if it was an
-    /// ordinary one. Without a change the row is archived as SENT.
+    /// The change of one row of the batch. `trial` is the poison rule for the row's topic and event type if the batch was a trial, `None` if it was
+    /// an ordinary one. Without a change the row is archived as SENT.
     pub fn row_change<K: Clone>(self, row: &OutboxRow<K>, trial: Option<PoisonAction>) -> Option<RowChange<K>> {
         match self {
             BatchOutcome::Published => None,

@@ -37,7 +37,7 @@ impl RowStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// The status behind a code of [`code`]; unknown codes have none.
+    /// The status for a code of [`code`]; unknown codes have none.
     pub fn from_code(code: i16) -> Option<Self> {
         match code {
             code::PENDING => Some(RowStatus::Pending),

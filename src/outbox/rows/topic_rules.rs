@@ -1,4 +1,4 @@
-//! A rule that may be set for a topic and for an event type, and which of both applies to an event.
+//! A rule that may be set for a topic and for an event type, and which of the two values applies to an event.
 use std::collections::HashMap;
 
 /// The values of one rule by topic and by event type.
@@ -20,7 +20,7 @@ impl<T> Default for TopicRules<T> {
 }
 
 impl<T: Copy + Default> TopicRules<T> {
-    /// The value for an event of this type in this topic; the type's default where neither has one.
+    /// The value for an event of this type in this topic; the default of `T` where neither has one.
     pub fn value_for(&self, topic: &str, event_type: &str) -> T {
         applicable(self.by_topic.get(topic), self.by_type.get(event_type)).copied().unwrap_or_default()
     }

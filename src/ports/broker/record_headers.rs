@@ -1,4 +1,4 @@
-//! The headers of a record, all in one buffer: a record of the relay has some fourteen, and a hundred thousand records leave in a second.
+//! The headers of a record, all in one buffer: a record of the relay has some fourteen, and the relay sends up to a hundred thousand a second.
 use std::borrow::Cow;
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub const NULL_KEY: &str = "kafka_null-key";
 /// Header of a consumed record without a value, which is a tombstone in a compacted topic.
 pub const NULL_VALUE: &str = "kafka_null-value";
 
-/// Whether the broker has no such header: it stands for the record's key or value.
+/// Whether an adapter adds this header when it reads a record, to stand for a key or value that [`Record`](super::Record) cannot hold.
 pub fn is_virtual_header(name: &str) -> bool {
     [RAW_KEY, NULL_KEY, NULL_VALUE].contains(&name)
 }
@@ -72,7 +72,7 @@ impl RecordHeaders {
         if self.has_virtual { Cow::Owned(self.filtered(|name| !is_virtual_header(name))) } else { Cow::Borrowed(self) }
     }
 
-    /// Leaves no header, as a new value has none.
+    /// Removes all headers and frees their memory.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

@@ -11,7 +11,7 @@ use crate::error::Error;
 pub struct TopicView {
     /// Full name of the topic.
     pub name: String,
-    /// For each partition, its kept offsets: from the first that is kept to before the next one to be written.
+    /// For each partition, the offsets that it keeps: from the first one up to, and without, the next one to be written.
     pub partitions: Vec<Range<u64>>,
 }
 

@@ -14,9 +14,9 @@ const WAKERS_MAX: usize = 16;
 /// A notification to the other instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeUp {
-    /// The partition has due rows: its owner runs it.
+    /// The partition has due rows: its owner claims them.
     Due(PartitionNo),
-    /// The partition has no owner any more: an instance below its share takes it.
+    /// The partition has no owner any more: an instance below its quota acquires it.
     Free(PartitionNo),
 }
 
@@ -82,7 +82,7 @@ pub fn format_wake_ups(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
 }
 
 /// Stands in place of the partition numbers in the hints of writers in SQL, which do not name partitions.
-pub const ALL_PARTITIONS: &str = "*";
+const ALL_PARTITIONS: &str = "*";
 
 /// Whether a writer in SQL sent the hint. Such writers send at most one hint per [`SQL_WAKE_UP_COVERS`], so it also covers the commits that follow it
 /// within that time.

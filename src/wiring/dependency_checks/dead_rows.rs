@@ -3,10 +3,11 @@ use postgres::DeadRows;
 
 /// So many dead rows are usual between two runs of autovacuum, which looks at a database once a minute: several thousand events a second.
 const DEAD_ROWS_MAX: u64 = 500_000;
-/// And this multiple of the live rows: a large backlog also has many dead rows, and reading it costs more than reading them.
+/// A table must also have more dead rows than this multiple of its live ones: a large backlog has many dead rows too, and reading the live ones
+/// costs more than reading the dead ones.
 const DEAD_PER_LIVE_MAX: u64 = 10;
 
-/// Whether statements read mostly dead rows in no table, and a sentence that names those tables.
+/// Whether no table has far more dead rows than live ones, and a sentence that names the tables that have.
 pub(super) fn dead_rows(tables: &[DeadRows]) -> (bool, String) {
     let is_bloated =
         |table: &&DeadRows| table.dead > DEAD_ROWS_MAX && table.dead > table.live.saturating_mul(DEAD_PER_LIVE_MAX);

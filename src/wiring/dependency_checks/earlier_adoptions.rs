@@ -5,7 +5,7 @@ use postgres::{EarlierAdoption, Options, PostgresOpenError};
 pub(super) const NONE: &str =
     "the trigger function of every adopted table checks the types of its columns, and ids that are derived";
 
-/// What is wrong with the adopted tables; `None` where nothing is.
+/// A sentence with the problems of the adopted tables; `None` if there are none.
 pub(super) async fn finding(options: &Options) -> Result<Option<String>, PostgresOpenError> {
     let without_type_check = postgres::tables_without_type_check(options).await?;
     let without_id_check = postgres::tables_without_id_check(options).await?;
