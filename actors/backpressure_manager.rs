@@ -94,7 +94,7 @@ impl BackpressureManager {
         }
     }
 
-    /// Counts the unsent rows. Runs apart from the samples: a store that counts slowly must not delay the samples that show its load.
+    /// Counts the unsent rows. Runs independently of the samples: a store that counts slowly must not delay the samples that show its load.
     fn count_backlog(&mut self, ctx: &mut Context<Self>) {
         let outbox = Arc::clone(&self.dependencies.outbox);
         let started_at = Instant::now();

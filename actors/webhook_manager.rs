@@ -124,7 +124,7 @@ impl WebhookManager {
         ctx.spawn(keep.into_actor(self));
     }
 
-    /// Ends a consumer. The webhooks are read on meanwhile, so that a slow endpoint delays no change of another webhook.
+    /// Ends a consumer. Meanwhile the manager continues to read the webhooks, so that a slow endpoint delays no change of another webhook.
     fn end(&self, id: WebhookId, is_deleted: bool, ctx: &mut Context<Self>) {
         let (bus, subscriptions, store) = (self.bus.clone(), Arc::clone(&self.subscriptions), Arc::clone(&self.store));
         let removal = Box::pin(async move {

@@ -21,7 +21,7 @@ pub struct FailureState {
     /// When it last failed; `None` while it works.
     failed_at: Option<Instant>,
     next_pause: Duration,
-    /// Causes since then that no retry repairs.
+    /// The logged causes that no retry repairs, since the consumer last worked.
     causes: BTreeSet<String>,
 }
 
@@ -31,13 +31,13 @@ impl FailureState {
         Self { failed_at: None, next_pause: PAUSE_MIN, causes: BTreeSet::new() }
     }
 
-    /// Whether the consumer fails: it has acknowledged nothing since.
+    /// Whether the consumer fails: no poll since its last failure shows that it works.
     pub fn is_failing(&self) -> bool {
         self.failed_at.is_some()
     }
 
-    /// Whether an error is to be logged: the first failure, and each other cause that no retry repairs. An operator who has removed one needs the
-    /// next one. Call it before [`Self::record_failure`].
+    /// Whether an error is to be logged: the first failure, and each further cause that no retry repairs, which an operator must remove as well. Call
+    /// it before [`Self::record_failure`].
     pub fn is_new_cause(&mut self, error: &Error) -> bool {
         let is_new = match error {
             Error::Broken(cause) => self.causes.len() < CAUSES_MAX && self.causes.insert(cause.clone()),

@@ -1,4 +1,4 @@
-//! MessageDecider: a kind of consumer that decides on each message by itself. It processes keys concurrently and the messages of a key one after the
+//! MessageDecider: a kind of consumer that decides on each message individually. It processes keys concurrently and the messages of a key one after the
 //! other, and applies all decisions of a poll together.
 use std::time::Duration;
 

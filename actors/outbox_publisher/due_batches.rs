@@ -1,4 +1,4 @@
-//! The batches that start now: those of a cycle, or full ones between two cycles. A cycle also settles what the ones before it published.
+//! The batches that start now: those of a cycle, or full ones between two cycles. A cycle also settles the batches of the cycles before it.
 use std::time::Duration;
 
 use app::policy::breaker::BreakerPermit;

@@ -18,7 +18,7 @@ pub struct Wake {
 #[rtype(result = "()")]
 pub struct RunDue;
 
-/// The broker has answered every batch of the cycle with this number, or the batch has ended otherwise. The next cycle settles them.
+/// Every batch of the cycle with this number has ended: its worker has reported it, or has died. The next cycle settles the acknowledged ones.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CycleEnded(pub u64);

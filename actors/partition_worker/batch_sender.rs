@@ -62,7 +62,7 @@ impl BatchSender {
             let fence = &held.fence;
             let time_left = local_leases.time_left(fence.partition, fence.epoch).saturating_sub(options.margin);
             if time_left.is_zero() {
-                // The broker has received nothing of it: the resolution returns the attempt.
+                // Too late for the unsent rows: the resolution returns their attempt. With at-least-once delivery, the sent ones follow again.
                 return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });
             }
             let refused = match self.publish_unsent(fence.partition, &mut batch, &mut producer, time_left).await {
@@ -292,7 +292,7 @@ impl BatchSender {
     }
 }
 
-/// The cause for each row of a batch whose failure names no row: none of them is known to be invalid, so all are tried again.
+/// The cause to record for each row when the failure of the batch names no row: none is known to be invalid, so all are tried again.
 fn cause_of_a_row(cause: &Error) -> Error {
     match cause {
         Error::Rejected(reason) => Error::Broken(reason.clone()),

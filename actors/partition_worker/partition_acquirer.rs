@@ -70,7 +70,7 @@ impl PartitionAcquirer {
         // The acquisition raised the counter by one, and no batch has this value as its token. Compare the watermark with the value before.
         let former = fence.counter.saturating_sub(1);
         if let Some(seen) = watermark.filter(|_| store_was_rewound(watermark, former)) {
-            // A process that was frozen meanwhile may have lost the lease, and the watermark is its next owner's.
+            // If this process was frozen since the acquisition, it may have lost the lease, and the watermark is the next owner's.
             let Some(again) = self.acquire_lease(partition, reason, None).await? else {
                 return Ok(AcquireResult::HeldElsewhere);
             };
@@ -151,7 +151,7 @@ impl PartitionAcquirer {
         acquisition
     }
 
-    /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
+    /// Resolves the open batch. It fences the session of the batch first: after that nothing of the batch can commit, so the watermark is final.
     async fn resolve(&self, fence: &LeaseFence, open: &OpenBatch) -> Result<Counter, AcquireFailure> {
         let RelayContext { broker, outbox, producers, poison, metrics, bus, .. } = &*self.context;
         self.failures.call(broker.fence(&open.session)).await?;

@@ -1,4 +1,4 @@
-//! Settles the batch that the broker has acknowledged: by itself, or together with the next claim.
+//! Settles the batch that the broker has acknowledged: in a call of its own, or together with the next claim.
 use std::time::Duration;
 
 use ports::Error;

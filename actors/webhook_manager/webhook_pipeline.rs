@@ -273,7 +273,7 @@ impl WebhookPipeline {
             updated_at: self.consumer.clock.now(),
             ..webhook.clone()
         };
-        // Otherwise another change came first, and the next call asks again.
+        // If another change came first, the webhook stays active, and the next call to the endpoint decides again.
         if self.store.save_webhook(&disabled).await? {
             tracing::warn!(event = "webhook_disabled", webhook = %webhook.id, "webhook {} was switched off: its endpoint answered with status 410", webhook.id);
         }

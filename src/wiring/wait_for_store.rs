@@ -20,8 +20,8 @@ const HELD_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts to open the store.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Time after which probes are answered although an attempt has not ended. An ordinary start, migrations included, is shorter:
-/// there, requests of clients that know the address wait for the service instead of being refused.
+/// Time after which probes are answered although an attempt has not ended. An ordinary start, migrations included, is shorter: if the address is
+/// bound already, as with port 0, requests of clients then wait for the service instead of being refused.
 const SLOW_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// The service's listeners, bound at the first need. Their addresses are logged once.

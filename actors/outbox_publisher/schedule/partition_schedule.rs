@@ -79,7 +79,7 @@ impl Schedule {
         if let Some(partition) = self.on_trial {
             return self.resolve_trial(partition);
         }
-        // While something is unresolved, the others go on: its resolution may have to wait for a broker.
+        // While a partition is unresolved, the others go on: its resolution may have to wait for the broker.
         if let Some(partition) = self.requested_trials.front().copied().filter(|_| self.unresolved.is_empty()) {
             if !self.running.is_empty() || !self.unsettled.is_empty() {
                 return None;

@@ -16,7 +16,7 @@ use crate::mailbox::state::MailboxState;
 
 /// The registry's entry for one path. Supervisors have one too, without a mailbox.
 pub(crate) struct RegistryEntry {
-    /// A child has the path or is about to; otherwise the entry only keeps the state of a child that ended.
+    /// A child has the path, or it is reserved for one; otherwise the entry only keeps the state of a child that ended.
     pub(crate) occupied: bool,
     pub(crate) supervisor: Arc<str>,
     pub(crate) parent: Option<Arc<str>>,

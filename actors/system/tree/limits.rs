@@ -12,8 +12,8 @@ pub(crate) const MAILBOX_ONE: usize = 1;
 /// 10 s at most, and applies its decisions on them; the deadline of the whole stop may end it earlier.
 pub(crate) const CONSUMER_DRAIN_MAX: Duration = Duration::from_secs(25);
 
-/// An actor that holds messages and completes none of them for this long is killed and restarted. Every wait of an actor has a limit of its
-/// own, the longest that of a lease (30 s): four times that passes only when something hangs that should not.
+/// An actor that holds messages and completes none of them for this long is killed and restarted. Every wait of an actor has a limit, the
+/// longest that of a lease (30 s): only an actor that hangs takes four times as long.
 const STUCK_AFTER: Duration = Duration::from_secs(120);
 
 /// Restart intensity: the most restarts that a supervisor makes within a sliding window.

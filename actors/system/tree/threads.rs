@@ -10,7 +10,7 @@ use crate::system::options::Options;
 /// Least time that the threads get for their end, also after the deadline of a stop.
 const STOP_TIME_MIN: Duration = Duration::from_millis(500);
 
-/// The threads. Orders and relay are apart, so that a burst of either never starves the other's timers; managers run with the supervisors.
+/// The threads. Orders and relay have one each, so that a burst of either never starves the other's timers; managers run with the supervisors.
 #[derive(Default)]
 pub struct Threads {
     relay: Option<Arbiter>,

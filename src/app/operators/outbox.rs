@@ -76,10 +76,7 @@ impl OutboxOperations {
     /// Lists a page of rows; `limit` is clamped to 1…[`ROWS_MAX`].
     pub async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<RowPage, QueryError> {
         let limit = limit.clamp(1, ROWS_MAX);
-        let mut rows = self.operators.rows(filter, limit + 1).await?;
-        let more = rows.len() > limit as usize;
-        rows.truncate(limit as usize);
-        let next = if more { rows.last().map(|row| row.id) } else { None };
+        let (rows, next) = page(self.operators.rows(filter, limit + 1).await?, limit, |row| row.id);
         Ok(RowPage { rows, next })
     }
 
@@ -110,10 +107,7 @@ impl OutboxOperations {
     /// Lists a page of the audit table, newest first; `limit` is clamped to 1…[`ROWS_MAX`].
     pub async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<AuditPage, QueryError> {
         let limit = limit.clamp(1, ROWS_MAX);
-        let mut entries = self.operators.audit_entries(filter, limit + 1).await?;
-        let more = entries.len() > limit as usize;
-        entries.truncate(limit as usize);
-        let next = if more { entries.last().map(|entry| entry.id) } else { None };
+        let (entries, next) = page(self.operators.audit_entries(filter, limit + 1).await?, limit, |entry| entry.id);
         Ok(AuditPage { entries, next })
     }
 
@@ -166,6 +160,14 @@ impl OutboxOperations {
     pub async fn depth(&self) -> Result<RowCounts, QueryError> {
         Ok(self.outbox.depth().await?)
     }
+}
+
+/// Divides one item more than a page has into the page and, if there is that item, the id after which the next page begins.
+fn page<T>(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> (Vec<T>, Option<i64>) {
+    let more = items.len() > limit as usize;
+    items.truncate(limit as usize);
+    let next = if more { items.last().map(id) } else { None };
+    (items, next)
 }
 
 fn audit(operator: &str, reason: &str) -> Audit {

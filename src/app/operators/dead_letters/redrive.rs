@@ -21,8 +21,8 @@ pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Starts a task that runs to its end, also when the future that started it is dropped.
 pub type SpawnTask = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
-/// The keys of which a run sends no further dead letter, because an earlier one of the key is reserved by another redrive. A record without a
-/// key has no order.
+/// The keys whose later dead letters a run does not send, because another redrive has reserved an earlier one of the key. Records without a key
+/// have no order and are never held back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldKeys(BTreeSet<Vec<u8>>);
 
@@ -106,7 +106,7 @@ impl Redriver {
         let RedriveSelection { to_send, to_release, held_back, held_keys } =
             self.reserve(dead_letters, held_keys, audit).await?;
         if !to_release.is_empty() {
-            // Otherwise these reservations expire; nothing of them is sent.
+            // If this fails, the reservations expire. These dead letters are not sent.
             let _ = self.redrives.release(&to_release).await;
         }
         if to_send.is_empty() {
@@ -119,11 +119,11 @@ impl Redriver {
             AppendReport::from_results(&to_send, self.broker.append_individually(records).await);
         let sent_count = sent.len() as u64;
         if !unsent.is_empty() {
-            // Otherwise these reservations expire; nothing of them was sent.
+            // If this fails, the reservations expire. These dead letters were not sent.
             let _ = self.redrives.release(&unsent).await;
         }
         if !sent.is_empty() {
-            // The reservations stay until they expire, as after an append of unknown outcome.
+            // If this fails, the reservations stay until they expire, as after an append of unknown outcome.
             let unrecorded =
                 |error| QueryError::from(error).after(format!("{} without a record of it", redriven_text(sent_count)));
             self.redrives.confirm(&sent).await.map_err(unrecorded)?;

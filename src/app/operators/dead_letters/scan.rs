@@ -57,7 +57,7 @@ impl Scan {
         Self { unread, last: after, started_at, call_started_at: now, time_max }
     }
 
-    /// Partition and offset to read next; `None` at the end of the topic or after the time limit, unless there is no cursor to continue from.
+    /// Partition and offset to read next; `None` at the end of the topic, and after the time limit once there is a cursor to continue from.
     pub(super) fn position(&self, now: Timestamp) -> Option<(u32, u64)> {
         let range =
             self.unread.front().filter(|_| self.last.is_none() || now.since(self.call_started_at) < self.time_max)?;
