@@ -82,7 +82,7 @@ impl WebhookManager {
         let webhooks = match webhooks {
             Ok(webhooks) => webhooks,
             Err(error) => {
-                // The consumers go on with what was read last.
+                // The consumers go on with the webhooks that were read last.
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(event = "webhooks_not_read", error = %error, "the webhooks could not be read; deliveries go on as before: {error}");
                 }

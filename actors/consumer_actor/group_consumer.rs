@@ -56,7 +56,7 @@ impl GroupConsumer {
         self.groups.join(&self.group, &self.topics, number, self.members).await
     }
 
-    /// Whether the service stops: no further message is begun, and what is decided is applied.
+    /// Whether the service stops: no further message is begun, and the decisions made so far are applied.
     pub fn is_stopping(&self) -> bool {
         self.bus.is_shutting_down()
     }

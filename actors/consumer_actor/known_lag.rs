@@ -42,13 +42,13 @@ impl KnownLag {
         self.confirmed_at = now;
     }
 
-    /// Records what was measured at `now`; the messages age from then on.
+    /// Records a measurement made at `now`; the messages age from then on.
     pub fn replace(&mut self, measured: Vec<Lag>, now: Instant) {
         self.partitions = measured.into_iter().map(|lag| KnownPartition { lag, measured_at: now }).collect();
         self.confirmed_at = now;
     }
 
-    /// Removes what was measured.
+    /// Removes all measurements.
     pub fn clear(&mut self) {
         self.partitions.clear();
     }

@@ -22,7 +22,7 @@ impl EventRate {
         self.count += events;
     }
 
-    /// Takes what was counted since the last sample into the rate.
+    /// Adds the events that were counted since the last sample to the rate.
     pub fn sample(&mut self, now: Instant) {
         let count = std::mem::take(&mut self.count);
         let Some(since) = self.since.replace(now) else { return };

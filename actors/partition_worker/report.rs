@@ -37,7 +37,7 @@ pub enum RunEnd {
     Unsettled,
     /// The outcome of a batch is unknown; the next run of the partition resolves it first.
     Unresolved,
-    /// Another instance holds the partition's lease, and resolves what is open.
+    /// Another instance holds the partition's lease, and resolves an open batch.
     HeldElsewhere,
 }
 

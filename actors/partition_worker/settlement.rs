@@ -26,7 +26,7 @@ pub enum SettleFailure {
 pub enum SettleAndClaimFailure {
     /// The settlement failed. The held state is not reliable afterwards, as after [`settle`].
     Settlement(SettleFailure),
-    /// The claim failed, after its settlement or together with it. The held state has what is not settled.
+    /// The claim failed, after its settlement or together with it. The held state still has the batch if it is not settled.
     Claim(Error),
 }
 

@@ -38,7 +38,7 @@ impl Default for WebhookOptions {
 pub struct CycleLoad {
     /// Up to this number, cycles follow each other as closely as their duration permits.
     pub low: f64,
-    /// From this number on, they are as far apart as they may be.
+    /// From this number on, they are [`Options::cycle_spacing_max`] apart.
     pub high: f64,
 }
 

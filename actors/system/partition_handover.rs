@@ -35,7 +35,7 @@ impl PartitionHandover {
             let _ = self.bus.resume(&actor.path, "shutdown");
         }
         let deadline = Instant::now() + limit;
-        // A publisher that dies restarts as one that takes partitions: it is asked once more.
+        // A publisher that dies restarts and takes partitions again, so it is asked once more.
         for _ in 0..2 {
             let remaining = deadline.saturating_duration_since(Instant::now());
             // The publisher has the last quarter to leave and to reply.

@@ -66,8 +66,8 @@ impl Shards {
         }
     }
 
-    /// The error of a command without a reply. The client reads back what may have changed, so the cache must not have what was before: it is
-    /// evicted now, and once more when a commit that still waited in the store has ended.
+    /// The error of a command without a reply. The client will read the order that may have changed, so the cache must not serve an older version:
+    /// that is evicted now, and once more when a commit that still waited in the store has ended.
     async fn without_reply(&self, error: AskError, progress: &CommitProgress, change: UnknownChange) -> CommandError {
         let error = error_without_reply(error, progress);
         if matches!(error, CommandError::Unknown(_)) {

@@ -267,7 +267,7 @@ pub struct LiveFeed {
 /// Sends commands to the actors and reads their state.
 #[async_trait]
 pub trait Dispatch: Send + Sync {
-    /// Places an order. Returns within `time_limit`, what is left of the request timeout; the outcome is then known unless the command had
+    /// Places an order. Returns within `time_limit`, the rest of the request timeout; the outcome is then known unless the command had
     /// reached the store. Not cancel-safe: after a missing reply it evicts what may be outdated from the cache, and releases the idempotency key.
     async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError>;
 

@@ -84,7 +84,7 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The same failure of an action of which this part was done before.
+    /// Adds to the failure of an action the part of the action that was done before it.
     #[must_use]
     pub fn after(self, done: impl Into<String>) -> Self {
         let before = done.into();

@@ -253,7 +253,7 @@ pub trait OutboxOperators: Send + Sync {
     ) -> Result<OperatorOutcome, Error>;
 }
 
-/// The error of a redrive's transaction after others that changed rows: then it must not count as one that changed nothing.
+/// The error of a redrive in which a transaction failed after earlier ones had changed rows: [`Error::Unknown`], because the redrive changed something.
 pub fn redrive_error_after(changed: u64, error: Error) -> Error {
     if changed == 0 { error } else { Error::Unknown(format!("{changed} rows were made due before: {error}")) }
 }

@@ -155,13 +155,13 @@ impl Schedule {
         }
     }
 
-    /// A run could not begin, because this instance does not own the partition: its owner resolves what is open.
+    /// A run could not begin, because this instance does not own the partition: its owner resolves an open batch.
     pub fn remove_foreign(&mut self, partition: PartitionNo) {
         self.record_end(partition, RunEnd::HeldElsewhere);
         self.remove(partition);
     }
 
-    /// A run could not begin, because this instance hands the partition over, or has no workers yet. What was open remains open.
+    /// A run could not begin, because this instance hands the partition over, or has no workers yet. An open batch remains open.
     pub fn cancel_run(&mut self, partition: PartitionNo) {
         let is_open = self.unresolved.contains(&partition) || self.unsettled.contains(&partition);
         self.record_end(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });

@@ -131,7 +131,7 @@ impl DeadLetters {
         &self.topic
     }
 
-    /// Redrives to another topic than the one whose dead letters they are.
+    /// Redrives to this topic instead of the one that the dead letters come from.
     #[must_use]
     pub fn redriving_to(self, topic: &str) -> Self {
         Self { redriver: Redriver { topic: topic.into(), ..self.redriver }, ..self }

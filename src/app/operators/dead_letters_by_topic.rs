@@ -41,7 +41,7 @@ impl DeadLettersByTopic {
         Self { of_orders, of_others, of_webhooks: None }
     }
 
-    /// Counts those of webhooks too. `base` is the full name in front of `-dlt` of the topic that they share.
+    /// Counts the dead letters of webhooks too. `base` is the full name of the topic that they share, without `-dlt`.
     #[must_use]
     pub fn with_webhooks(self, base: &str) -> Self {
         Self { of_webhooks: Some(self.of_orders.clone().for_topic(base)), ..self }
