@@ -14,7 +14,7 @@ use crate::broker::RecordHeaders;
 pub struct EventRequest {
     /// The event's attributes, as the headers of its record name them (`ce_id`, `traceparent`).
     pub attributes: RecordHeaders,
-    /// The event as JSON, without the frame of a schema registry.
+    /// The value of the event; one of the orders' topic without the frame of a schema registry.
     pub body: Arc<[u8]>,
 }
 

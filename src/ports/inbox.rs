@@ -60,8 +60,8 @@ pub trait Inbox: Send + Sync {
     /// Reads the stamp of the last update of an order by another region that won.
     async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error>;
 
-    /// Reads the retry route of a key: while one exists, the key's later messages follow the first one into the retry topic `stage`, so that
-    /// none overtakes it.
+    /// Reads the retry route of a key: while one exists, the key's later messages pass through the same retry topics, up to `stage`, so that none
+    /// overtakes the first one.
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error>;
 
     /// Begins, extends or ends retry routes, all of them or none. A change that is repeated or that arrives late ends no route early.
@@ -74,7 +74,7 @@ pub trait Inbox: Send + Sync {
 /// The retry topics through which the messages of a key pass in order, because an earlier message of the key is being retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryRoute {
-    /// Highest number of a retry topic that a message of the key was sent to, from 0.
+    /// Highest number of a retry topic that a message of the key was sent to, from 0. Grows by one with each further round through the last topic.
     pub stage: u32,
     /// The last of the key's messages that were sent to retry topics, by its offset before its first failure.
     pub last: u64,
@@ -87,7 +87,7 @@ pub enum RetryRouteChange {
     Enter {
         /// The key, as one topic partition has it.
         key: String,
-        /// Number of the retry topic, from 0.
+        /// Number of the retry topic, from 0; one more for each further round through the last topic.
         stage: u32,
         /// The message, by its offset before it was first sent to a retry topic.
         offset: u64,

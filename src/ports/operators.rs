@@ -253,7 +253,7 @@ pub trait OutboxOperators: Send + Sync {
     ) -> Result<OperatorOutcome, Error>;
 }
 
-/// The error of a redrive in which a transaction failed after earlier ones had changed rows: [`Error::Unknown`], because the redrive changed something.
+/// The error of a redrive whose transaction failed: [`Error::Unknown`] if earlier ones had changed rows, because the redrive has changed something.
 pub fn redrive_error_after(changed: u64, error: Error) -> Error {
     if changed == 0 { error } else { Error::Unknown(format!("{changed} rows were made due before: {error}")) }
 }

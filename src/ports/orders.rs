@@ -46,7 +46,7 @@ pub struct NewRow {
     pub partition: PartitionNo,
     /// Encoded value, published unchanged.
     pub payload: Arc<[u8]>,
-    /// Position among the key's events, from 1, without gaps.
+    /// Position among the events of the key in its topic, from 1, without gaps.
     pub sequence: u64,
     /// Time of the change.
     pub occurred_at: Timestamp,
@@ -102,7 +102,7 @@ pub struct IdempotencyRecord {
     pub key: Arc<str>,
     /// SHA-256 of the request as parsed.
     pub fingerprint: [u8; 32],
-    /// Order that the request created.
+    /// Order that the request created; for events of another service, the id of the first event.
     pub order_id: OrderId,
 }
 

@@ -88,7 +88,7 @@ pub struct ClaimedRow {
     pub topic: Arc<str>,
     /// Encoded value; `None` when the payload is missing, which parks the row.
     pub payload: Option<Arc<[u8]>>,
-    /// Position among the key's events, from 1.
+    /// Position among the events of the key in its topic, from 1.
     pub sequence: u64,
     /// Time of the change.
     pub occurred_at: Timestamp,

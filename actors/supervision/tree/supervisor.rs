@@ -1,4 +1,4 @@
-//! The state of a supervisor. A supervisor is a plain task, not an actor: it has no mailbox that could starve and runs no user code that
+//! The state of a supervisor. A supervisor is a plain task, not an actor: it has no mailbox that could starve and runs no actor's code, which
 //! could panic. While it waits for the start or exit of one child it does nothing else, as in OTP.
 
 use std::collections::VecDeque;

@@ -81,7 +81,7 @@ pub struct PromotionRun {
 /// The next step of a run after one order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PromotionStep {
-    /// Goes on: the order was promoted, changed meanwhile, or was promoted by another instance.
+    /// Goes on: the order was promoted, or it refuses the promotion because it changed meanwhile, here or in another region.
     Next,
     /// Goes on: only this order failed.
     Skipped(CommandError),

@@ -6,7 +6,7 @@ use domain::EventType;
 use crate::consume::chain::HandlerChain;
 use crate::consume::event_handler::RecordOnly;
 
-/// The chain of each event type. Without an entry of its own, a type has [`HandlerChain::new`] [`RecordOnly`].
+/// The chain of each event type. A type without a registered chain has one whose handler is [`RecordOnly`].
 #[derive(Clone)]
 pub struct Handlers {
     created: HandlerChain,

@@ -233,7 +233,8 @@ fn formatted(buffer: &mut String, value: impl std::fmt::Display) -> &str {
     buffer
 }
 
-/// The record that sends a row to its fallback: the dead-letter topic, with the failure in headers. It was at no position of its own topic.
+/// The record that sends a row to its fallback: the dead-letter topic, with the failure in headers. Its event never was in its own topic, so it has
+/// no original partition and offset.
 pub fn fallback_record(
     row: &ClaimedRow,
     payload: &Arc<[u8]>,

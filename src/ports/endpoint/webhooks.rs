@@ -85,7 +85,7 @@ pub enum AttemptOutcome {
     Retried,
     /// The attempt failed, and the event is now a dead letter.
     DeadLettered,
-    /// A test event failed; it is not repeated.
+    /// A test event failed, or the endpoint answered that it is gone, and the webhook was switched off.
     Failed,
 }
 
@@ -109,11 +109,11 @@ impl AttemptOutcome {
 pub struct WebhookDelivery {
     /// Webhook that the attempt belongs to.
     pub webhook: WebhookId,
-    /// Value of the header `webhook-id`: the id of the event, the same in every attempt.
+    /// Value of the header `webhook-id`, the same in every attempt: the id of the event, or else its first position.
     pub message_id: String,
-    /// Topic of the event.
+    /// Topic of the event; empty for a test event.
     pub topic: String,
-    /// Key of the event.
+    /// Key of the event; empty for a test event.
     pub key: String,
     /// Type of the event; empty for an event without.
     pub event_type: String,

@@ -44,7 +44,7 @@ pub trait Idempotency: Send + Sync {
         keep: Duration,
     ) -> Result<(), Error>;
 
-    /// Unlocks a key whose request created nothing. A store that cannot be reached repeats the release by itself after it failed, until it
-    /// succeeds, the key's lock expires, or the process ends.
+    /// Unlocks a key whose request created nothing or has an unknown outcome. A store that cannot be reached repeats the release by itself until
+    /// it succeeds, the key's lock expires, or the process ends.
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error>;
 }
