@@ -59,7 +59,7 @@ pub struct ActorSystem {
 /// The actors and partitions that had not ended at the deadline of a stop.
 #[derive(Debug)]
 pub struct StopReport {
-    /// Actors that did not end in time.
+    /// The end of the tree, with the actors that did not finish in time.
     pub drained: DrainReport,
     /// Number of partitions that could not be handed over in time: their leases expire, or the next start resolves them.
     pub partitions_left: usize,

@@ -46,12 +46,12 @@ pub enum ExclusionReply {
         counter: Counter,
         /// The token of the batch from now on: a new one if rows left it. Every later statement (publish, settle, resolve) must name it.
         token: Token,
-        /// Rows that are no longer part of the batch.
+        /// The excluded rows. The later rows of their keys have left the batch with them.
         excluded: Vec<RowId>,
         /// Rows that stay in the batch and go to their fallback topic.
         fallback: Vec<RefusedRow>,
     },
-    /// Another instance owns the partition now: nothing was changed.
+    /// The fence or the token is out of date, because another instance owns the partition or the batch changed: nothing was changed.
     Stale,
 }
 

@@ -55,8 +55,8 @@ impl Workers {
         self.mailboxes.lock().iter().map(handle).collect()
     }
 
-    /// Starts the worker of a partition, if there is none. Returns false while the workers' supervisor does not run: it restarts, or the
-    /// tree stops.
+    /// Starts the worker of a partition, if there is none. Returns false while the workers' supervisor does not run (it restarts, or the tree
+    /// stops), and until the former worker of the partition has ended.
     pub fn start(&self, partition: PartitionNo) -> bool {
         if self.mailboxes.lock().contains_key(&partition) {
             return true;

@@ -59,7 +59,7 @@ pub struct Dependencies {
     pub topic_consumers: Vec<TopicConsumers>,
     /// Probes of the services that this instance uses.
     pub probes: Vec<MonitoredProbe>,
-    /// Wall-clock time for stamps.
+    /// The clock of this process, for stamps and the local expiry of leases.
     pub clock: Arc<dyn Clock>,
     /// Source of randomness, for jitter.
     pub rng: Arc<dyn Rng>,

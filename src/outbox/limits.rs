@@ -15,7 +15,7 @@ pub const SUSPECT_DEATHS: u32 = 3;
 /// Deaths in trials after which a row is parked as poison. Two, because one death may be a coincidence.
 pub const TRIAL_DEATHS_MAX: u32 = 2;
 
-/// Time between two trials of a row, the first one included: 10 s, so that a service killed at random does not die in both.
+/// Time between two trials of a row, and before the first one: 10 s, so that a service killed at random does not die in both.
 pub const TRIAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Most characters of a stored failure reason: 256, so that a broker's long error text does not fill tables and headers.

@@ -4,7 +4,7 @@ use std::time::Duration;
 /// The status of a row as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowStatus {
-    /// Ready for its first attempt, or waiting behind an earlier row of its key.
+    /// Ready to be claimed, or waiting behind an earlier row of its key.
     Pending,
     /// Claimed by a worker, outcome not yet recorded.
     InFlight,
