@@ -130,7 +130,7 @@ pub(crate) async fn release(
     owner: &InstanceId,
     epoch: Epoch,
 ) -> StatementResult<ReleaseOutcome> {
-    let (transaction, lease) = lease_row::lock_with_permit(context, partition).await?;
+    let (transaction, lease) = lease_row::lock_with_next_permit(context, partition).await?;
     let release = lease.map_or(ReleaseOutcome::NotHeld, |lease| lease.release(owner, epoch));
     if release == ReleaseOutcome::Done {
         transaction.query(RELEASE, &[(&(partition.0 as i32), Type::INT4)]).await?;

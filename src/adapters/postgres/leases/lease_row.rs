@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use outbox::{Counter, InstanceId, Lease, Liveness, OpenClaim, PartitionNo, ProducerSessionId, RowId, Token};
+use tokio::sync::SemaphorePermit;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -52,13 +53,30 @@ pub(crate) async fn lock_with_permit(
     context: &StoreContext,
     partition: PartitionNo,
 ) -> StatementResult<(Transaction, Option<Lease>)> {
+    lock_after(async { context.lock_wait_permit() }, context, partition).await
+}
+
+/// As [`lock_with_permit`], but waits for the permit too: a renewal locks the rows of all leases of this instance, and a stop releases all of them at
+/// the same time. Without a connection, a wait delays no other partition.
+pub(crate) async fn lock_with_next_permit(
+    context: &StoreContext,
+    partition: PartitionNo,
+) -> StatementResult<(Transaction, Option<Lease>)> {
+    lock_after(context.next_lock_wait_permit(), context, partition).await
+}
+
+async fn lock_after(
+    permit: impl Future<Output = Option<SemaphorePermit<'_>>>,
+    context: &StoreContext,
+    partition: PartitionNo,
+) -> StatementResult<(Transaction, Option<Lease>)> {
     let (transaction, lease) = try_lock_lease(context.relay_session().await?, partition).await?;
     if lease.is_some() {
         return Ok((transaction, lease));
     }
     transaction.rollback().await?;
     let locked = || StatementError::LockTimeout(format!("the lease row of partition {partition} is locked"));
-    let _permit = context.lock_wait_permit().ok_or_else(locked)?;
+    let _permit = permit.await.ok_or_else(locked)?;
     lock(context.relay_session().await?, partition).await
 }
 

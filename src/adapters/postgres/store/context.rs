@@ -159,6 +159,11 @@ impl StoreContext {
         self.lock_waits.try_acquire().ok()
     }
 
+    /// As [`StoreContext::lock_wait_permit`], but waits for the others, at most for the `lock_timeout`. Cancel-safe.
+    pub(crate) async fn next_lock_wait_permit(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::time::timeout(self.options.lock_timeout, self.lock_waits.acquire()).await.ok()?.ok()
+    }
+
     /// A connection for everything else.
     pub(crate) async fn service_session(&self) -> Result<PooledSession, Error> {
         PooledSession::checkout(&self.service_pool, self.settings).await

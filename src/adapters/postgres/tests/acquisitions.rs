@@ -2,8 +2,11 @@
 //! does a renewal; and a dead instance is no member, also after the server's clock was set back.
 use std::time::Duration;
 
+use futures::future::join_all;
 use kit::wait::scaled;
-use ports::partitions::{AcquireReason, Acquisition, Epoch, InstanceId, PartitionLeases, PartitionNo, Renewal};
+use ports::partitions::{
+    AcquireReason, Acquisition, Epoch, InstanceId, PartitionLeases, PartitionNo, ReleaseOutcome, Renewal,
+};
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
 
@@ -105,6 +108,31 @@ async fn a_renewal_waits_for_a_row_that_is_locked_for_a_moment() {
 
     unlocked.unwrap();
     assert_eq!(renewal.unwrap(), Renewal { renewed: vec![PartitionNo(0), PartitionNo(1)], locked: Vec::new() });
+}
+
+/// A renewal locks the rows of all leases, and a stop releases them at the same time: more releases than may wait with a connection.
+#[tokio::test]
+async fn releases_wait_for_rows_that_are_locked_for_a_moment() {
+    let database = Database::migrated().await;
+    let limit = scaled(Duration::from_secs(8));
+    let options =
+        Options { relay_connections: 3, lock_timeout: limit, statement_timeout: limit * 2, ..database.options("a") };
+    let store = Postgres::open(options).await.unwrap();
+    let held = hold(&store, 4).await;
+    let (owner, other, observer) = (InstanceId("a".into()), database.client().await, database.client().await);
+    other.batch_execute("BEGIN; SELECT FROM outbox_lease FOR UPDATE").await.unwrap();
+    let releases = held.iter().map(|(partition, epoch)| store.release(*partition, &owner, *epoch));
+    let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+    let (released, unlocked) = tokio::join!(join_all(releases), async {
+        until("a release waits", async || observer.query_opt(waits, &[]).await.unwrap()).await;
+        other.batch_execute("ROLLBACK").await
+    });
+
+    unlocked.unwrap();
+    for result in released {
+        assert_eq!(result.unwrap(), ReleaseOutcome::Done);
+    }
 }
 
 #[tokio::test]
