@@ -48,7 +48,7 @@ impl KnownLag {
         self.confirmed_at = now;
     }
 
-    /// Removes all measurements.
+    /// Removes the lag of every partition.
     pub fn clear(&mut self) {
         self.partitions.clear();
     }

@@ -26,7 +26,7 @@ pub struct Lease {
 /// The claimed batch that a lease row names. It stays there until it is settled or resolved, across acquisitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenClaim {
-    /// Identifies the batch.
+    /// Fencing token under which the batch was claimed, or of its last exclusion.
     pub token: Token,
     /// The producer session that may have published it.
     pub session: ProducerSessionId,

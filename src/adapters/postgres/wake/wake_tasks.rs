@@ -28,7 +28,7 @@ impl WakeTasks {
         Self { outgoing: None, incoming: Arc::default() }
     }
 
-    /// Starts the tasks.
+    /// Starts the tasks that send, listen and repeat.
     pub(crate) fn start(connector: &Connector, context: &Arc<StoreContext>, tasks: &BackgroundTasks) -> Self {
         let (outgoing, incoming) = (Arc::<WakeUpSet>::default(), Arc::<WakeUpSet>::default());
         tasks.add(tokio::spawn(send(Arc::clone(context), Arc::clone(&outgoing))));
