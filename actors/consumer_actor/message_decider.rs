@@ -1,5 +1,5 @@
-//! MessageDecider: a kind of consumer that decides on each message individually. It processes keys concurrently and the messages of a key one after the
-//! other, and applies all decisions of a poll together.
+//! MessageDecider: a kind of consumer that decides on each message individually. It processes keys concurrently and the messages of a key one
+//! after the other, and applies all decisions of a poll together.
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -37,6 +37,11 @@ impl RateLimitPolicy {
         whole_requests(f64::from(self.capacity) * 1.25 * throttle)
     }
 
+    /// Tokens that a bucket gains in a millisecond under a throttle.
+    pub fn tokens_per_ms(&self, throttle: f64) -> f64 {
+        f64::from(self.capacity) * throttle / (self.window.as_secs_f64() * 1_000.0).max(1.0)
+    }
+
     /// Most requests in a window under a throttle, without a burst.
     pub fn window_size(&self, throttle: f64) -> f64 {
         whole_requests(f64::from(self.capacity) * throttle)
@@ -122,6 +127,11 @@ mod tests {
     fn a_bucket_reports_whole_tokens_and_the_time_of_the_next_one() {
         let next_in = |tokens, tokens_per_ms| RateLimitDecision::of_bucket(false, tokens, tokens_per_ms).next_in;
 
+        let first = RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(500) };
+        assert_eq!(RateLimitDecision::of_bucket(true, 149.0, 0.002), first);
+        assert_eq!(next_in(0.75, 0.002), Duration::from_millis(125));
+        let closed = RateLimitDecision { allowed: false, remaining: 0, next_in: WAIT_MAX };
+        assert_eq!(RateLimitDecision::of_bucket(false, 0.0, 0.0), closed);
         let half = RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(250) };
         assert_eq!(RateLimitDecision::of_bucket(true, 149.5, 0.002), half);
         assert_eq!(RateLimitDecision::of_bucket(true, 2.999_999_999_9, 0.002).remaining, 3, "a rounding error");

@@ -17,4 +17,4 @@ pub use metrics::{
     IntGauge, KnownValues, LABELS, Measurement, MetricDefinition, MetricKind, MetricUnit, Metrics, SizeDistribution,
     Timer,
 };
-pub use version::{COMMIT, VERSION};
+pub use version::{COMMIT, UNKNOWN_COMMIT, VERSION};

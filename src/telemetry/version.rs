@@ -7,5 +7,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// `cargo build` does not, so that a commit rebuilds nothing.
 pub const COMMIT: &str = match option_env!("POSTHASTE_COMMIT") {
     Some(commit) if !commit.is_empty() => commit,
-    _ => "unknown",
+    _ => UNKNOWN_COMMIT,
 };
+
+/// The value of [`COMMIT`] where the build did not set one.
+pub const UNKNOWN_COMMIT: &str = "unknown";

@@ -47,7 +47,7 @@ fn take(
 ) -> (TokenBucket, RateLimitDecision) {
     let throttle = clamped_throttle(throttle);
     let size = policy.bucket_size(throttle);
-    let tokens_per_ms = f64::from(policy.capacity) * throttle / (policy.window.as_secs_f64() * 1_000.0).max(1.0);
+    let tokens_per_ms = policy.tokens_per_ms(throttle);
     let available = match before {
         Some(bucket) => bucket.tokens + now.since(bucket.refilled_at).as_secs_f64() * 1_000.0 * tokens_per_ms,
         None => size,

@@ -83,8 +83,8 @@ pub struct PublishFailure<'a> {
     pub has_payload: bool,
 }
 
-/// Decides the next step. `throttling` and `random` are those of [`RetryPolicy::decide`]. An outage parks nothing, however long it lasts, also where a
-/// lowered `attempts_max` leaves no attempt.
+/// Decides the next step. `throttling` and `random` are those of [`RetryPolicy::decide`]. An outage parks nothing, however long it lasts, also
+/// where a lowered `attempts_max` leaves no attempt.
 pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttling: f64, random: f64) -> ChainStep {
     let retry = rules.retry_of(failure.topic);
     let attempts_max = if failure.is_outage { retry.attempts_max.saturating_sub(1) } else { u32::MAX };

@@ -1,6 +1,6 @@
 //! `version`: the version, the commit and the features of this program.
 use serde_json::json;
-use telemetry::COMMIT;
+use telemetry::{COMMIT, UNKNOWN_COMMIT};
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn version(arguments: &Arguments) -> Result<u8, Failure> {
     let version = env!("CARGO_PKG_VERSION");
-    let commit = (COMMIT != "unknown").then_some(COMMIT);
+    let commit = (COMMIT != UNKNOWN_COMMIT).then_some(COMMIT);
     if arguments.output.is_json() {
         print_line(&json!({"version": version, "commit": commit, "features": features()}).to_string())?;
     } else {

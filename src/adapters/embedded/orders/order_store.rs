@@ -25,8 +25,7 @@ impl OrderStore for Embedded {
 
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
         self.read("order_find", move |sql| {
-            let text = format!("SELECT {} FROM orders WHERE id = ?1", row::COLUMNS);
-            let mut statement = sql.prepare_cached(&text)?;
+            let mut statement = sql.prepare_cached(row::FIND)?;
             let mut rows = statement.query([id.bytes()])?;
             rows.next()?.map(row::read).transpose()
         })

@@ -6,9 +6,17 @@ use rusqlite::{Row, params};
 use crate::connection::group_commit::WriteContext;
 use crate::error::{CommandResult, broken};
 
+macro_rules! columns {
+    () => {
+        "id, owner, status, version, created_at, updated_at, items, region, hlc_millis, hlc_counter"
+    };
+}
+
 /// The columns that [`read`] expects, in its order.
-pub(crate) const COLUMNS: &str =
-    "id, owner, status, version, created_at, updated_at, items, region, hlc_millis, hlc_counter";
+pub(crate) const COLUMNS: &str = columns!();
+
+/// Reads one order by its id.
+pub(crate) const FIND: &str = concat!("SELECT ", columns!(), " FROM orders WHERE id = ?1");
 
 /// Writes a new order.
 pub(crate) fn insert(context: &WriteContext<'_>, order: &Order) -> CommandResult<bool> {

@@ -183,8 +183,7 @@ impl<'a> SendRound<'a> {
     fn replace_purge_codes(&mut self) {
         let unsent = self.failed.iter().filter(|(_, code)| **code == Code::PurgeQueue);
         let unsent: HashSet<usize> = unsent.map(|(index, _)| *index).collect();
-        let refusals = self.refusals(&unsent);
-        self.failed.extend(refusals);
+        self.failed.extend(self.refusals(&unsent));
     }
 
     /// Of these records, those that cannot be sent now, each with its code: the broker refuses the topic, or the partition has no leader. Stops at

@@ -98,26 +98,25 @@ fn reply(context: &StoreContext, queue: &CommitQueue, group: Vec<QueuedCommit>, 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use kit::Factory;
     use ports::orders::CommitOutcome;
-    use ports::partitions::PartitionNo;
+    use ports::partitions::{InstanceId, PartitionNo};
 
     use super::*;
 
     #[tokio::test]
     async fn a_panic_fails_its_group_only_and_the_queue_drains() {
-        let (options, factory) = (
-            Options::new("postgres://localhost", ports::partitions::InstanceId("a".into())),
-            Factory::seeded(1, "orders".into()),
-        );
-        let (queue, is_first) = (Arc::new(CommitQueue::new(&options)), std::sync::atomic::AtomicBool::new(true));
+        let options = Options::new("postgres://localhost", InstanceId("a".into()));
+        let factory = Factory::seeded(1, "orders".into());
+        let (queue, is_first) = (Arc::new(CommitQueue::new(&options)), AtomicBool::new(true));
         let committer = {
             let queue = Arc::clone(&queue);
             tokio::spawn(async move {
                 let commit = |group: Vec<QueuedCommit>| {
-                    let panics = is_first.swap(false, std::sync::atomic::Ordering::Relaxed);
+                    let panics = is_first.swap(false, Ordering::Relaxed);
                     async move {
                         assert!(!panics, "the first group");
                         group.into_iter().for_each(|queued| queued.reply(Ok(CommitOutcome::Done)));

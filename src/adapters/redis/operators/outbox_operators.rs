@@ -112,7 +112,8 @@ impl OutboxOperators for RedisStore {
 }
 
 impl RedisStore {
-    /// Counts the PARKED rows that match a filter for them. Without further conditions the index has their number; otherwise they are read page by page.
+    /// Counts the PARKED rows that match a filter for them. Without further conditions the index has their number; otherwise they are read page
+    /// by page.
     async fn count_parked(&self, filter: &RowFilter) -> Result<u64, Error> {
         if *filter == (RowFilter { status: Some(RowStatus::Parked), ..RowFilter::default() }) {
             return Ok(self.depth().await?.parked);

@@ -17,11 +17,10 @@ struct BucketShape {
 
 impl BucketShape {
     fn new(policy: &RateLimitPolicy, throttle: f64) -> Self {
-        let capacity = f64::from(policy.capacity);
         let window_ms = (policy.window.as_secs_f64() * 1_000.0).max(1.0);
         Self {
             size: policy.bucket_size(throttle),
-            tokens_per_ms: capacity * throttle / window_ms,
+            tokens_per_ms: policy.tokens_per_ms(throttle),
             // An empty bucket is full after a window and a quarter, whatever the throttle: a bucket that expires then is a full one.
             ttl_ms: (window_ms * 1.25) as u64 + 1_000,
         }

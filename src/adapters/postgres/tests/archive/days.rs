@@ -65,15 +65,30 @@ const PAST_DAY: &str =
     "CREATE TABLE outbox_archive_20200101 PARTITION OF outbox_archive FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z');
      UPDATE outbox_archive SET sent_at = '2020-01-01 12:00Z'";
 
+/// A store with all archived rows in a day long past.
+struct PastDay {
+    store: Postgres,
+    client: tokio_postgres::Client,
+    factory: Factory,
+    fence: LeaseFence,
+}
+
+impl PastDay {
+    async fn with_two_events(database: &Database, options: Options) -> Self {
+        let (store, client) = (Postgres::open(options).await.unwrap(), database.client().await);
+        let (factory, mut fence) = (Factory::seeded(2, "orders".into()), fence(&store).await);
+        send_one(&store, &factory, &mut fence).await;
+        send_one(&store, &factory, &mut fence).await;
+        client.batch_execute(PAST_DAY).await.unwrap();
+        Self { store, client, factory, fence }
+    }
+}
+
 #[tokio::test]
 async fn past_day_is_dropped_also_with_a_retention_of_an_hour() {
     let database = Database::own().await;
-    let (store, client, factory) =
-        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
-    let mut fence = fence(&store).await;
-    send_one(&store, &factory, &mut fence).await;
-    send_one(&store, &factory, &mut fence).await;
-    client.batch_execute(PAST_DAY).await.unwrap();
+    let PastDay { store, client, factory, mut fence } =
+        PastDay::with_two_events(&database, database.options("a")).await;
     send_one(&store, &factory, &mut fence).await;
 
     assert_eq!(OutboxStore::sweep(&store, DAY / 24, 10).await.unwrap(), 2);
@@ -90,12 +105,7 @@ async fn large_day_that_was_never_analysed_is_counted_before_it_is_dropped() {
     let database = Database::own().await;
     // Every day counts as large.
     let options = Options { archive_counted_bytes_max: 0, ..database.options("a") };
-    let (store, client, factory) =
-        (Postgres::open(options).await.unwrap(), database.client().await, Factory::seeded(2, "orders".into()));
-    let mut fence = fence(&store).await;
-    send_one(&store, &factory, &mut fence).await;
-    send_one(&store, &factory, &mut fence).await;
-    client.batch_execute(PAST_DAY).await.unwrap();
+    let PastDay { store, client, .. } = PastDay::with_two_events(&database, options).await;
 
     assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 2);
 
@@ -109,12 +119,7 @@ async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
     // A sweep that waited for as long as other statements would be noticed also on a busy machine.
     let long = scaled(Duration::from_secs(60));
     let options = Options { lock_timeout: long, statement_timeout: long, ..database.options("a") };
-    let (store, client, factory) =
-        (Postgres::open(options).await.unwrap(), database.client().await, Factory::seeded(2, "orders".into()));
-    let mut fence = fence(&store).await;
-    send_one(&store, &factory, &mut fence).await;
-    send_one(&store, &factory, &mut fence).await;
-    client.batch_execute(PAST_DAY).await.unwrap();
+    let PastDay { store, client, factory, mut fence } = PastDay::with_two_events(&database, options).await;
     let reader = database.client().await;
     reader.batch_execute("BEGIN; SELECT count(*) FROM outbox_archive").await.unwrap();
 
