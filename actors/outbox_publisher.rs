@@ -5,7 +5,7 @@ mod cycles;
 pub mod dirty_partitions;
 mod due_batches;
 mod event_rate;
-mod handover;
+pub mod handover;
 pub mod membership;
 pub mod messages;
 mod partition_timers;
@@ -384,12 +384,12 @@ impl Handler<PeersNotified> for OutboxPublisher {
 }
 
 impl Handler<MailboxMessage<Retire>> for OutboxPublisher {
-    type Result = ResponseActFuture<Self, usize>;
+    type Result = ResponseActFuture<Self, Vec<(PartitionNo, Error)>>;
 
     fn handle(&mut self, message: MailboxMessage<Retire>, ctx: &mut Self::Context) -> Self::Result {
         let (Retire { deadline }, permit) = message.begin(ctx);
         self.retiring = true;
-        let workers = self.workers.as_ref().map(Workers::all).unwrap_or_default();
+        let workers = self.workers.clone();
         let (leave, peers) = (self.membership.leave(), self.peers.clone());
         let handovers = async move {
             let _permit = permit;

@@ -1,6 +1,6 @@
 //! PartitionWorker: publishes the rows of one partition, one batch at a time, under its lease and a producer session. A run claims and publishes
 //! a batch; the next run settles that batch, in one transaction with its own claim.
-mod acquire_failure;
+pub mod acquire_failure;
 pub mod batch_request;
 mod batch_sender;
 pub mod context;
@@ -23,6 +23,7 @@ use ports::partitions::{AcquireReason, PartitionNo};
 use supervision::{ExitReason, Incarnation, MailboxMessage};
 
 use crate::retry_handler;
+use acquire_failure::AcquireFailure;
 use batch_request::RunBatch;
 use held_partition::HeldPartition;
 use partition_acquirer::HandoverResult;
@@ -30,9 +31,9 @@ use relay::Relay;
 use report::BatchReport;
 use run_result::RunResult;
 
-/// Release the partition. Returns false while a batch of it is in flight.
+/// Release the partition. An error may leave the lease with this instance; the message may be repeated.
 #[derive(Message)]
-#[rtype(result = "bool")]
+#[rtype(result = "Result<(), AcquireFailure>")]
 pub struct HandOver;
 
 /// The worker of one partition; its mailbox survives restarts.
@@ -88,7 +89,7 @@ impl Handler<MailboxMessage<RunBatch>> for PartitionWorker {
 }
 
 impl Handler<MailboxMessage<HandOver>> for PartitionWorker {
-    type Result = ResponseActFuture<Self, bool>;
+    type Result = ResponseActFuture<Self, Result<(), AcquireFailure>>;
 
     fn handle(&mut self, message: MailboxMessage<HandOver>, ctx: &mut Self::Context) -> Self::Result {
         let (HandOver, permit) = message.begin(ctx);
@@ -99,10 +100,10 @@ impl Handler<MailboxMessage<HandOver>> for PartitionWorker {
             let _permit = permit;
             this.reason = reason;
             match result {
-                HandoverResult::Released => true,
-                HandoverResult::NotReleased(held) => {
+                HandoverResult::Released => Ok(()),
+                HandoverResult::NotReleased { held, failure } => {
                     this.held = held;
-                    false
+                    Err(failure)
                 }
             }
         }))

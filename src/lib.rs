@@ -7,6 +7,7 @@ mod wiring;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,7 +105,43 @@ pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handl
     run(&config, wired, started).await
 }
 
-/// Starts the actors and serves HTTP.
+/// As [`start`], until `stop` resolves: then the result is `None`. Actors that have started are stopped as [`Service::stop`] does. Before that the
+/// store may be open, and is dropped without closing it: end the process then. Not cancel-safe, as [`start`].
+///
+/// # Errors
+/// Fails as [`start`] does.
+pub async fn start_unless_stopped(
+    config: Config,
+    stop: impl Future<Output = ()>,
+) -> Result<Option<Service>, StartError> {
+    let (started, mut stop) = (Instant::now(), pin!(stop));
+    let wired = tokio::select! {
+        biased;
+        () = &mut stop => return Ok(None),
+        wired = Box::pin(wiring::wire(&config, |handlers| handlers)) => wired?,
+    };
+    run_unless_stopped(&config, wired, started, stop).await
+}
+
+/// As [`run`]. When `stop` resolves first, the service that has started is stopped: its actors have begun to acquire leases, which only it can
+/// release.
+async fn run_unless_stopped(
+    config: &Config,
+    wired: wiring::WiredService,
+    started: Instant,
+    stop: impl Future<Output = ()>,
+) -> Result<Option<Service>, StartError> {
+    let mut running = Box::pin(run(config, wired, started));
+    tokio::select! {
+        biased;
+        service = &mut running => return service.map(Some),
+        () = stop => {}
+    }
+    running.await?.stop().await;
+    Ok(None)
+}
+
+/// Starts the actors and serves HTTP. Waits for no dependency for longer than a second, because a stop waits for it.
 async fn run(config: &Config, wired: wiring::WiredService, started: Instant) -> Result<Service, StartError> {
     let stop_deadline = config.shutdown.deadline;
     let bus_options = wired.bus_options(config);
@@ -254,16 +291,20 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn start_that_cannot_serve_keeps_nothing_running() {
-        let folder = tempfile::tempdir().expect("a folder");
+    fn embedded_config(folder: &Path) -> Config {
         let settings = [
-            ("STORE__PATH", folder.path().to_str().expect("text")),
+            ("STORE__PATH", folder.to_str().expect("text")),
             ("HTTP__LISTEN", "127.0.0.1:0"),
             ("AUTH__HS256_SECRET", "a-secret-of-at-least-thirty-two-bytes"),
         ];
         let settings = settings.map(|(name, value)| (format!("POSTHASTE__{name}"), value.to_owned()));
-        let config = Config::load(None, &Environment(settings.into())).expect("no errors");
+        Config::load(None, &Environment(settings.into())).expect("no errors")
+    }
+
+    #[test]
+    fn start_that_cannot_serve_keeps_nothing_running() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = embedded_config(folder.path());
         actix_rt::System::new().block_on(async {
             let mut wired = wiring::wire(&config, |handlers| handlers).await.expect("all is usable");
             let no_socket = OwnedFd::from(File::open(folder.path()).expect("it exists"));
@@ -273,6 +314,21 @@ mod tests {
 
             assert!(matches!(failed, Err(StartError::Listen(_))));
             let service = start(config).await.expect("no other process holds the folder");
+            assert!(service.stop().await.unfinished_actors.is_empty());
+        });
+    }
+
+    #[test]
+    fn start_that_ends_after_its_actors_have_started_stops_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = embedded_config(folder.path());
+        actix_rt::System::new().block_on(async {
+            let wired = wiring::wire(&config, |handlers| handlers).await.expect("all is usable");
+
+            let stopped = run_unless_stopped(&config, wired, Instant::now(), std::future::ready(())).await;
+
+            assert!(matches!(stopped, Ok(None)));
+            let service = start(config).await.expect("the first start holds nothing");
             assert!(service.stop().await.unfinished_actors.is_empty());
         });
     }

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
+use ports::Error;
 use ports::partitions::PartitionNo;
 use ports::partitions::wake::WakeUp;
 
@@ -28,10 +29,9 @@ pub struct CycleEnded(pub u64);
 #[rtype(result = "()")]
 pub struct PeersNotified(pub Vec<WakeUp>);
 
-/// Before the tree stops: start no batch, hand all partitions over, leave. Returns how many partitions could not be handed over: their
-/// leases expire, or this instance resolves them after its restart.
+/// Before the tree stops: start no batch, hand all partitions over, leave. Returns the partitions that could not be handed over, with the errors.
 #[derive(Message)]
-#[rtype(result = "usize")]
+#[rtype(result = "Vec<(PartitionNo, Error)>")]
 pub struct Retire {
     /// Longest wait for each handover; they run in parallel.
     pub deadline: Duration,

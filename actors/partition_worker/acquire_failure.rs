@@ -1,10 +1,10 @@
-//! AcquireFailure: the error for which a partition could not be acquired, and what it shows about the broker.
+//! AcquireFailure: the error for which a partition could not be acquired or handed over, and what it shows about the broker.
 use ports::Error;
 use ports::broker::BrokerFailure;
 
 use super::report::BrokerSignal;
 
-/// Why a partition could not be acquired, and what the failure says about the broker.
+/// Why a partition could not be acquired or handed over, and what the failure says about the broker.
 pub struct AcquireFailure {
     pub error: Error,
     pub broker: BrokerSignal,

@@ -1,6 +1,7 @@
 //! LocalLeases: the local expiry of this instance's leases, counted from before the request on a clock that also runs while the machine is suspended.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use domain::Timestamp;
@@ -15,6 +16,8 @@ pub struct LocalLeases {
     held: Mutex<BTreeMap<PartitionNo, LocalLease>>,
     /// Partitions that the store may have leased to this instance under an epoch that it does not know.
     unknown: Mutex<BTreeSet<PartitionNo>>,
+    /// This instance acquires nothing any more.
+    closed: AtomicBool,
 }
 
 /// One lease, as this instance knows it.
@@ -27,12 +30,22 @@ struct LocalLease {
 impl LocalLeases {
     /// No leases yet; each last `ttl`.
     pub fn new(clock: Arc<dyn Clock>, ttl: Duration) -> Self {
-        Self { clock, ttl, held: Mutex::default(), unknown: Mutex::default() }
+        Self { clock, ttl, held: Mutex::default(), unknown: Mutex::default(), closed: false.into() }
     }
 
     /// How long a lease lasts from its request.
     pub fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// Ends the acquisitions of this instance, which stops: a worker that still runs must not acquire again what is released without it.
+    pub fn close(&self) {
+        self.closed.store(true, SeqCst);
+    }
+
+    /// Whether [`LocalLeases::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
     }
 
     /// Start of a lease's time: read it before the request is sent.
@@ -76,9 +89,12 @@ impl LocalLeases {
         }
     }
 
-    /// Removes a lease that was released or lost.
-    pub fn remove(&self, partition: PartitionNo) {
-        self.held.lock().remove(&partition);
+    /// Removes a lease of this epoch that was released or lost. A later one remains.
+    pub fn remove(&self, partition: PartitionNo, epoch: Epoch) {
+        let mut held = self.held.lock();
+        if held.get(&partition).is_some_and(|lease| lease.epoch <= epoch) {
+            held.remove(&partition);
+        }
     }
 
     /// Remaining time of the lease of this epoch; zero when this instance does not hold it.
@@ -92,6 +108,13 @@ impl LocalLeases {
     /// The epoch of the last recorded lease on this partition.
     pub fn epoch(&self, partition: PartitionNo) -> Option<Epoch> {
         self.held.lock().get(&partition).map(|lease| lease.epoch)
+    }
+
+    /// The partitions that the store may have leased to this instance: those with a recorded lease, and those with an unknown epoch.
+    pub fn possibly_held(&self) -> BTreeSet<PartitionNo> {
+        let mut partitions = self.unknown.lock().clone();
+        partitions.extend(self.held.lock().keys());
+        partitions
     }
 
     /// All recorded leases with their epochs.

@@ -34,7 +34,7 @@ pub enum HandoverResult {
     /// This instance does not hold the lease any more.
     Released,
     /// The lease remains, with the held partition where its state is known.
-    NotReleased(Option<HeldPartition>),
+    NotReleased { held: Option<HeldPartition>, failure: AcquireFailure },
 }
 
 /// Acquires and releases all partitions.
@@ -136,6 +136,9 @@ impl PartitionAcquirer {
         watermark: Option<Token>,
     ) -> Result<Acquisition, Error> {
         let RelayContext { leases, local_leases, instance, .. } = &*self.context;
+        if local_leases.is_closed() {
+            return Err(Error::Unreachable("this instance stops".into()));
+        }
         let was_unknown = local_leases.set_epoch_unknown(partition);
         let acquisition = leases.acquire(partition, instance, reason, watermark, local_leases.ttl()).await;
         // A request that took no effect says nothing about an earlier one without a reply.
@@ -223,7 +226,7 @@ impl PartitionAcquirer {
             match self.acquire_lease(partition, reason, None).await {
                 Ok(Some(fence)) => held = Some(HeldPartition { fence, unsettled: None }),
                 Ok(None) => return HandoverResult::Released,
-                Err(_) => return HandoverResult::NotReleased(None),
+                Err(failure) => return HandoverResult::NotReleased { held: None, failure },
             }
         }
         loop {
@@ -236,15 +239,19 @@ impl PartitionAcquirer {
                     } else {
                         lease_events::report_lost(bus, partition, None);
                     }
-                    local_leases.remove(partition);
+                    local_leases.remove(partition, epoch);
                     return HandoverResult::Released;
                 }
                 Ok(ReleaseOutcome::InFlight) if held.is_none() => match self.acquire(partition, reason).await {
                     Ok(AcquireResult::Acquired(acquired)) => held = Some(acquired),
                     Ok(AcquireResult::HeldElsewhere) => return HandoverResult::Released,
-                    Err(_) => return HandoverResult::NotReleased(None),
+                    Err(failure) => return HandoverResult::NotReleased { held: None, failure },
                 },
-                Ok(ReleaseOutcome::InFlight) | Err(_) => return HandoverResult::NotReleased(held),
+                Ok(ReleaseOutcome::InFlight) => {
+                    let error = Error::Broken("the store has an open batch that this instance does not know".into());
+                    return HandoverResult::NotReleased { held, failure: error.into() };
+                }
+                Err(error) => return HandoverResult::NotReleased { held, failure: error.into() },
             }
         }
     }

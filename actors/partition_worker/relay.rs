@@ -93,8 +93,11 @@ impl Relay {
             }
             Ok(ClaimOutcome::Fenced) => {
                 metrics.outbox_fenced_total.inc();
-                local_leases.remove(held.fence.partition);
-                local_leases.set_epoch_unknown(held.fence.partition);
+                local_leases.remove(held.fence.partition, held.fence.epoch);
+                // After the end of all acquisitions the lease was released without this worker.
+                if !local_leases.is_closed() {
+                    local_leases.set_epoch_unknown(held.fence.partition);
+                }
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })
             }
             Err(SettleAndClaimFailure::Settlement(failure)) => RunResult::unsettled(failure, BatchReport::default()),

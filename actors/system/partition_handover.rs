@@ -1,13 +1,16 @@
 //! PartitionHandover: before the tree stops, the publisher hands all partitions over, so that other instances need not wait for the leases.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use ports::partitions::{InstanceId, PartitionLeases, ReleaseOutcome};
+use ports::Error;
+use ports::partitions::{Epoch, InstanceId, PartitionLeases, PartitionNo, ReleaseOutcome};
 use supervision::{ActorState, AskError, Mailbox, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::outbox_publisher::OutboxPublisher;
+use crate::outbox_publisher::handover::STOP_RETRY_PAUSES;
 use crate::outbox_publisher::membership::delete_membership;
 use crate::outbox_publisher::messages::Retire;
 use crate::partition_worker::local_leases::LocalLeases;
@@ -18,16 +21,16 @@ pub struct PartitionHandover {
     pub bus: SupervisionBus,
     /// Asks every worker to release its lease.
     pub publisher: Mailbox<OutboxPublisher>,
-    /// The leases that this instance still holds when the publisher does not reply.
+    /// The leases that this instance holds, as far as it knows.
     pub local_leases: Arc<LocalLeases>,
-    /// Releases the leases when the publisher and its workers have ended.
+    /// Releases the leases that the workers have not released.
     pub leases: Arc<dyn PartitionLeases>,
     /// The owner of the leases.
     pub instance: InstanceId,
 }
 
 impl PartitionHandover {
-    /// Starts no further batch and hands all partitions over. Returns how many still have their lease after `limit`.
+    /// Starts no further batch and hands all partitions over. Returns how many may still have their lease after `limit`.
     pub async fn run(&self, limit: Duration) -> usize {
         // An actor that an operator paused would block the handover for the whole time.
         for actor in self.bus.snapshot().into_iter().filter(|actor| actor.state == ActorState::Paused) {
@@ -35,32 +38,69 @@ impl PartitionHandover {
             let _ = self.bus.resume(&actor.path, "shutdown");
         }
         let deadline = Instant::now() + limit;
+        let (errors, pauses) = match self.retire(deadline).await {
+            Ok(errors) if errors.is_empty() => return 0,
+            Ok(errors) => (errors, &[][..]),
+            // The relay has made the root escalate, or the tree has stopped: no worker has repeated its release.
+            Err(AskError::Closed) => (Vec::new(), &STOP_RETRY_PAUSES[..]),
+            Err(_) => (Vec::new(), &[][..]),
+        };
+        drop(tokio::time::timeout_at(deadline, self.release_leases(pauses)).await);
+        let left = self.local_leases.possibly_held();
+        log_left(&left, errors);
+        left.len()
+    }
+
+    /// Has the publisher hand all partitions over. Returns those that it could not hand over, with the errors.
+    async fn retire(&self, deadline: Instant) -> Result<Vec<(PartitionNo, Error)>, AskError> {
         // A publisher that dies restarts and takes partitions again, so it is asked once more.
         for _ in 0..2 {
             let remaining = deadline.saturating_duration_since(Instant::now());
-            // The publisher has the last quarter to leave and to reply.
-            match self.publisher.ask(Retire { deadline: remaining * 3 / 4 }, remaining).await {
-                Ok(left) => return left,
+            // The rest is for the publisher to leave and to reply, and for the leases that the workers have not released.
+            match self.publisher.ask(Retire { deadline: remaining * 3 / 4 }, remaining * 7 / 8).await {
                 Err(AskError::Closed) => {}
-                Err(AskError::Timeout | AskError::Overloaded) => return self.local_leases.held().len(),
+                result => return result,
             }
         }
-        // The relay has made the root escalate, or the tree has stopped.
-        drop(tokio::time::timeout_at(deadline, self.release_leases()).await);
-        self.local_leases.held().len()
+        Err(AskError::Closed)
     }
 
-    /// Releases the leases without their workers, and leaves. The store refuses a lease with an open batch: its next owner resolves the batch once
-    /// the lease has expired.
-    async fn release_leases(&self) {
-        let release = |(partition, epoch)| async move {
-            if let Ok(ReleaseOutcome::Done | ReleaseOutcome::NotHeld) =
-                self.leases.release(partition, &self.instance, epoch).await
-            {
-                self.local_leases.remove(partition);
+    /// Releases the leases without their workers, which have ended or wait for the broker, and leaves. A worker that still runs claims nothing under
+    /// a released lease, and acquires none. The store refuses to release a lease with an open batch: its next owner resolves the batch once the lease
+    /// has expired.
+    async fn release_leases(&self, pauses: &[Duration]) {
+        self.local_leases.close();
+        let mut pauses = pauses.iter();
+        loop {
+            let held = self.local_leases.held();
+            let results = join_all(held.into_iter().map(|(partition, epoch)| self.release(partition, epoch))).await;
+            match pauses.next().filter(|_| results.iter().any(Result::is_err)) {
+                Some(pause) => tokio::time::sleep(*pause).await,
+                None => break,
             }
-        };
-        join_all(self.local_leases.held().into_iter().map(release)).await;
+        }
         delete_membership(&*self.leases, &self.instance).await;
     }
+
+    async fn release(&self, partition: PartitionNo, epoch: Epoch) -> Result<(), Error> {
+        if self.leases.release(partition, &self.instance, epoch).await? != ReleaseOutcome::InFlight {
+            self.local_leases.remove(partition, epoch);
+        }
+        Ok(())
+    }
+}
+
+fn log_left(left: &BTreeSet<PartitionNo>, errors: Vec<(PartitionNo, Error)>) {
+    if left.is_empty() {
+        return;
+    }
+    let error = errors.into_iter().find(|(partition, _)| left.contains(partition));
+    let error = error.map_or_else(|| "the relay did not release them in time".into(), |(_, error)| error.to_string());
+    let partitions = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    tracing::warn!(
+        event = "leases_not_released",
+        partitions,
+        error,
+        "the leases of the partitions {partitions} could not be released: their next owners wait until they expire: {error}"
+    );
 }

@@ -135,13 +135,29 @@ pub(crate) struct BackendHandles {
     pub(super) tasks: RunningTasks,
 }
 
+/// How long a start waits for its addresses to be stored. Nothing depends on them, so a slow store delays neither the start nor a stop.
+const ANNOUNCE_WAIT: Duration = Duration::from_millis(500);
+
 /// The configured store by its own type, for calls that are on no port.
+#[derive(Clone)]
 pub(super) enum StoreHandle {
     Embedded(Embedded),
     #[cfg(feature = "postgres")]
     Postgres(postgres::Postgres),
     #[cfg(feature = "redis")]
     Redis(redis::RedisStore),
+}
+
+impl StoreHandle {
+    async fn announce(&self, addresses: &str) -> Result<(), Error> {
+        match self {
+            StoreHandle::Embedded(store) => store.announce(addresses),
+            #[cfg(feature = "postgres")]
+            StoreHandle::Postgres(store) => store.announce(addresses).await,
+            #[cfg(feature = "redis")]
+            StoreHandle::Redis(store) => store.announce(addresses).await,
+        }
+    }
 }
 
 impl BackendHandles {
@@ -159,21 +175,17 @@ impl BackendHandles {
     /// Stores the service's addresses with its instance id. A second process that finds the id in use reports them.
     pub(crate) async fn announce(&self, addresses: &[SocketAddr]) {
         let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-        let addresses = addresses.join(" ");
-        let result = match &self.store {
-            StoreHandle::Embedded(store) => store.announce(&addresses),
-            #[cfg(feature = "postgres")]
-            StoreHandle::Postgres(store) => store.announce(&addresses).await,
-            #[cfg(feature = "redis")]
-            StoreHandle::Redis(store) => store.announce(&addresses).await,
-        };
-        if let Err(error) = result {
-            tracing::warn!(
-                event = "announce_failed",
-                error = %error,
-                "the listening addresses could not be stored; a second process with this instance id cannot report them"
-            );
-        }
+        let (store, addresses) = (self.store.clone(), addresses.join(" "));
+        let announcement = tokio::spawn(async move {
+            if let Err(error) = store.announce(&addresses).await {
+                tracing::warn!(
+                    event = "announce_failed",
+                    error = %error,
+                    "the listening addresses could not be stored; a second process with this instance id cannot report them"
+                );
+            }
+        });
+        let _ = tokio::time::timeout(ANNOUNCE_WAIT, announcement).await;
     }
 
     /// Resolves when another process has taken over the instance id: from then on the store rejects this process's writes. Never resolves

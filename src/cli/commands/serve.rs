@@ -97,17 +97,21 @@ fn run_configured(
 }
 
 /// Starts the service; `None` if a signal came before it had started.
-pub(crate) async fn start(config: Config, mut signals: Signals) -> Result<Option<(Service, Signals)>, StartError> {
+pub(crate) async fn start(config: Config, signals: Signals) -> Result<Option<(Service, Signals)>, StartError> {
     let stop_deadline = config.shutdown.deadline;
-    tokio::select! {
-        // Dropping an unfinished start loses nothing: acknowledged orders are in the store, and the process ends next.
-        started = posthaste::start(config) => started.map(|service| Some((service, signals))),
-        () = signals.next() => {
-            // The runtime waits for calls that block, such as the resolution of a name.
-            spawn_exit_watchdog(stop_deadline + STOP_GRACE, signals, STOPPED);
-            Ok(None)
+    let mut signals = Some(signals);
+    let stop = async {
+        if let Some(signals) = &mut signals {
+            signals.next().await;
         }
-    }
+        // The runtime waits for calls that block, such as the resolution of a name.
+        signals
+            .take()
+            .into_iter()
+            .for_each(|signals| spawn_exit_watchdog(stop_deadline + STOP_GRACE, signals, STOPPED));
+    };
+    let service = posthaste::start_unless_stopped(config, stop).await?;
+    Ok(service.zip(signals))
 }
 
 /// The token of the link that logs a developer in to the console. `None` unless the service accepts the public development secret, and where

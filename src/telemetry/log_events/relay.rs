@@ -217,6 +217,15 @@ const EVENTS: &[LogEvent] = &[
         action: "End that transaction; `pg_blocking_pids` and `pg_stat_activity` show it.",
     },
     LogEvent {
+        name: "leases_not_released",
+        levels: &[Level::WARN],
+        fields: &["partitions", "error"],
+        meaning: "A stop could not release the leases of `partitions`: a batch is open, an acquisition had no reply, or the store did not release \
+                  them in time. The next owner of each partition waits until its lease expires, `outbox.lease` later at the latest. `error` is \
+                  the reason for the first of them that has one. After `root_gave_up` the event may come twice.",
+        action: "Read `error`. Nothing is lost: an instance that starts with the same id takes these partitions at once.",
+    },
+    LogEvent {
         name: "sessions_forgotten",
         levels: &[Level::INFO],
         fields: &["forgotten"],

@@ -1,5 +1,6 @@
 //! Outages of PostgreSQL, Kafka and Redis with production timeouts: every instance accepts writes and sends events again within 30 s, and
 //! the outage loses nothing.
+mod interrupted_start;
 mod lost_settlement;
 
 use std::time::{Duration, Instant};

@@ -194,7 +194,7 @@ impl Group {
             if call.now_or_never().expect("no call waits").expect("the store answers") == ReleaseOutcome::Done {
                 self.ownership.released(partition, self.clock.now());
             }
-            member.local_leases.remove(partition);
+            member.local_leases.remove(partition, epoch);
         }
         member.workers.remove(&partition);
         member.membership.end_handover(partition);

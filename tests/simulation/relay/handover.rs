@@ -4,6 +4,7 @@ use std::time::Duration;
 use domain::Status;
 use kit::faults::{Call, InjectedFault};
 use ports::partitions::{InstanceId, PartitionLeases};
+use tokio::time::Instant;
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
@@ -113,6 +114,79 @@ async fn handovers_that_hang_are_counted_at_a_stop() {
     environment.script.always(Call::Release, InjectedFault::Hang);
 
     assert_eq!(process.stop().await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_that_fail_for_a_moment_are_repeated_at_a_stop() {
+    for fault in [InjectedFault::Unreachable, InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
+        let environment = Environment::new();
+        let process = environment.start().await;
+        process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+        environment.script.times(8, Call::Release, fault);
+        let store = process.store.clone();
+
+        assert_eq!(process.stop().await, 0, "{fault:?}");
+
+        let views = store.overview().await.expect("partitions can be read");
+        assert!(views.iter().all(|view| view.owner.is_none()), "the next owner need not wait: {views:?}");
+    }
+}
+
+/// No batch is open here, because nothing was claimed yet.
+#[tokio::test(start_paused = true)]
+async fn leases_of_workers_that_wait_for_the_broker_are_released_at_a_stop() {
+    for call in [Call::Watermark, Call::OpenSession] {
+        let environment = Environment::new();
+        environment.script.always(call, InjectedFault::Hang);
+        let process = environment.start().await;
+        process.wait_until("all leases are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+        process.advance(Duration::from_secs(1)).await;
+        let store = process.store.clone();
+
+        assert_eq!(process.stop().await, 0, "{call:?}");
+
+        let views = store.overview().await.expect("partitions can be read");
+        assert!(views.iter().all(|view| view.owner.is_none()), "the next owner need not wait: {views:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn worker_that_goes_on_after_the_release_of_its_lease_changes_nothing() {
+    for call in [Call::Watermark, Call::OpenSession] {
+        let (environment, mut ledger) = (Environment::new(), Ledger::default());
+        let process = environment.start().await;
+        process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+        ledger.create_orders(&process, 12).await;
+        process.wait_until_drained(TIMEOUT).await;
+        environment.script.times(2, call, InjectedFault::Hang);
+        let other = environment.join(&process, "other").await;
+        let both_wait = async || environment.script.injected().len() == 2;
+        process.wait_until("its two workers wait for the broker", TIMEOUT, both_wait).await;
+
+        let stopping = process.spawn(other.stop(TIMEOUT));
+        process.wait_until("both are released", TIMEOUT, async || owned_by(&process, "other").await == 0).await;
+        assert!(!stopping.is_finished(), "the workers still run");
+        ledger.create_orders(&process, 12).await;
+        environment.script.release();
+        let report = process.run(stopping).await.expect("it stops");
+        process.wait_until_drained(TIMEOUT).await;
+
+        assert_eq!((report.partitions_left, owned_by(&process, "sim").await), (0, 4), "{call:?}");
+        ledger.assert_guarantees(&process).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_without_a_store_is_delayed_by_few_repetitions_of_the_handover() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    environment.script.always(Call::Release, InjectedFault::Unreachable);
+    let started = Instant::now();
+
+    assert_eq!(process.stop().await, 4);
+
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

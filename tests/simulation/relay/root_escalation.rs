@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use app::error::CommandError;
+use kit::faults::{Call, InjectedFault};
 use supervision::ActorState;
 use tokio::time::Instant;
 
@@ -45,12 +46,13 @@ async fn root_that_escalates_after_its_relay_failed_frees_partitions_too() {
     let process = environment.start().await;
     process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
 
+    environment.script.times(8, Call::Release, InjectedFault::Unreachable);
     while !process.escalated().await {
         // A publisher that restarts at this moment is not affected.
         let _ = process.bus().panic("/relay/outbox-publisher", "test");
         process.advance(Duration::from_millis(10)).await;
     }
-    process.advance(Duration::from_millis(500)).await;
+    process.advance(Duration::from_secs(2)).await;
 
     assert_eq!(owned_by(&process, "sim").await, 0);
     assert_eq!(process.stop().await, 0, "no partition is left");

@@ -21,7 +21,7 @@ use ports::outbox::{OutboxStore, RowCounts, RowStatus};
 use ports::partitions::PartitionLeases;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::{Instant, sleep};
 
 /// Topic of the order events.
@@ -66,6 +66,11 @@ impl Process {
     /// Runs the process until `work` is done.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         self.local.run_until(work).await
+    }
+
+    /// Starts work in the process. It goes on while the process runs.
+    pub fn spawn<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        self.local.spawn_local(work)
     }
 
     /// Runs the process for this much virtual time.
