@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::child::panic_guard::catch_panic;
+
 /// Descriptions in one event: the first ones; the others are counted.
 const NAMED_MAX: usize = 5;
 
@@ -97,10 +99,15 @@ impl Entries {
         if order.is_empty() {
             return None;
         }
-        let named: Vec<String> = order.iter().take(NAMED_MAX).filter_map(|id| Some(work.get(id)?())).collect();
+        let named: Vec<String> = order.iter().take(NAMED_MAX).filter_map(|id| work.get(id).map(text_of)).collect();
         let more = order.len().saturating_sub(NAMED_MAX);
         Some(if more > 0 { format!("{} and {more} more", named.join("; ")) } else { named.join("; ") })
     }
+}
+
+/// The text of one piece of work. A panic of its closure does not end the actor's task, which reports an exit with it.
+fn text_of(describe: &Describe) -> String {
+    catch_panic(describe).unwrap_or_else(|reason| format!("work without a description ({reason})"))
 }
 
 #[cfg(test)]
@@ -137,5 +144,16 @@ mod tests {
 
         assert!(panicked.is_err());
         assert_eq!(work.take().as_deref(), Some("this one; another"));
+    }
+
+    #[test]
+    fn description_that_panics_hides_no_other() {
+        let work = Arc::new(ActorWork::default());
+        let _guards = work.scope(|| (in_progress(|| panic!("a test's panic")), in_progress(|| "another".into())));
+
+        for text in [work.describe(), work.take()] {
+            let text = text.expect("two are open");
+            assert!(text.starts_with("work without a description (") && text.ends_with("; another"), "{text}");
+        }
     }
 }

@@ -56,8 +56,8 @@ pub(crate) struct MailboxState {
     /// Milliseconds from `created_at` to the last progress.
     progress_ms: AtomicU64,
     idle: Notify,
-    unhandled: [AtomicU64; 3],
-    unhandled_type: parking_lot::Mutex<&'static str>,
+    /// By reason: the number of messages since the last report, and the type of the latest one.
+    unhandled: [parking_lot::Mutex<(u64, &'static str)>; 3],
 }
 
 impl MailboxState {
@@ -80,7 +80,6 @@ impl MailboxState {
             progress_ms: 0.into(),
             idle: Notify::new(),
             unhandled: Default::default(),
-            unhandled_type: parking_lot::Mutex::new(""),
         }
     }
 
@@ -150,14 +149,14 @@ impl MailboxState {
     }
 
     pub(crate) fn record_unhandled(&self, reason: UnhandledReason, message_type: &'static str) {
-        *self.unhandled_type.lock() = message_type;
-        self.unhandled[reason as usize].fetch_add(1, SeqCst);
+        let mut unhandled = self.unhandled[reason as usize].lock();
+        *unhandled = (unhandled.0 + 1, message_type);
     }
 
-    /// Messages that were not handled for this reason since the last call, with the type of the latest one of any reason.
+    /// Messages that were not handled for this reason since the last call, with the type of the latest one.
     pub(crate) fn take_unhandled(&self, reason: UnhandledReason) -> Option<(u64, &'static str)> {
-        let count = self.unhandled[reason as usize].swap(0, SeqCst);
-        (count > 0).then(|| (count, *self.unhandled_type.lock()))
+        let unhandled = std::mem::take(&mut *self.unhandled[reason as usize].lock());
+        (unhandled.0 > 0).then_some(unhandled)
     }
 
     /// Resolves when no message is outstanding, and holds new messages back until then. The semaphore is fair: a request for all

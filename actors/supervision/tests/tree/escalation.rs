@@ -94,6 +94,22 @@ virtual_time_test!(root_that_escalates_reports_it_and_closes_each_mailbox_while_
     assert_eq!((root.done().await, root.escalated().await), (reason.clone(), reason));
 });
 
+virtual_time_test!(root_that_escalates_shuts_down_after_a_panic_of_the_owners_work, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let (w, spec_w) = worker(&bus, &env, "/w");
+    let (_other, spec_other) = worker(&bus, &env, "/other");
+    let spec = supervisor(Strategy::OneForOne, 0).child(spec_w).child(spec_other);
+    let spec = spec.before_escalation(|_| async { panic!("a test's panic") });
+    let root = RootSupervisor::start(spec, bus).await;
+
+    root.bus().panic("/w", "test").unwrap();
+
+    assert_eq!(root.done().await.as_str(), "escalated");
+    assert_eq!(w.ask(Ping, ms(10)).await, Err(AskError::Closed));
+    assert_eq!(env.alive.load(std::sync::atomic::Ordering::SeqCst), 0, "all children have ended");
+});
+
 virtual_time_test!(escalating_root_gives_all_children_together_the_time_of_one_shutdown, {
     let env = WorkerEnv::default();
     let bus = bus_without_jitter();

@@ -84,6 +84,24 @@ virtual_time_test!(expired_message_and_message_to_a_closed_mailbox_are_unhandled
     assert_eq!(events.wait_for("message_unhandled", "/w").await.reason, Some("closed"));
 });
 
+virtual_time_test!(unhandled_messages_of_each_reason_have_a_type_of_their_own, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
+    let (w, spec) = actor(&bus, "/w", 1, Worker::factory("w", &env));
+    let _root = RootSupervisor::start(supervisor(Strategy::OneForOne, 3).child(spec), bus).await;
+    w.try_send(Slow(2_500, false)).map_err(|(error, _)| error).unwrap();
+
+    assert_eq!(w.try_send(Ping).map_err(|(error, _)| error), Err(AskError::Overloaded));
+    w.close();
+    assert_eq!(w.try_send(Slow(1, false)).map_err(|(error, _)| error), Err(AskError::Closed));
+
+    for expected in [(Some("closed"), Some("Slow")), (Some("overloaded"), Some("Ping"))] {
+        let event = events.wait_for("message_unhandled", "/w").await;
+        assert_eq!((event.reason, event.text("message")), expected);
+    }
+});
+
 virtual_time_test!(child_without_progress_is_killed_and_keeps_its_queue, {
     let env = WorkerEnv::default();
     let bus = bus_without_jitter();
