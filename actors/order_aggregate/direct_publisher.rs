@@ -24,6 +24,10 @@ impl DirectPublisher {
 
     /// Sends rows to the broker and does not wait for the result.
     pub fn publish(&self, rows: Vec<NewRow>) {
+        // A repeated request has changed nothing.
+        if rows.is_empty() {
+            return;
+        }
         let this = self.clone();
         let records = rows.iter().map(|row| this.record(row)).collect();
         // Not tied to the actor's life: no caller waits for the result, and nothing depends on it.
@@ -31,7 +35,7 @@ impl DirectPublisher {
             match this.broker.append(records).await {
                 Ok(positions) => this.metrics.outbox_entries_delivered.inc_by(positions.len() as u64),
                 Err(error) => {
-                    this.metrics.outbox_entries_failed.inc();
+                    this.metrics.outbox_entries_failed.inc_by(rows.len() as u64);
                     for row in &rows {
                         let (order_id, event_id) = (&row.key, row.event_id);
                         tracing::error!(event = "direct_publish_failed", %order_id, %event_id, error = %error, "an event was lost: the outbox is switched off");
