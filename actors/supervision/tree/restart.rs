@@ -50,7 +50,8 @@ impl Supervisor {
         self.bus.publish(self.child_event(index, "child_terminated", Level::INFO).with_reason(reason));
         let child = self.children.remove(index);
         self.update_entry(&child.path, RegistryEntry::retire);
-        if self.auto_shutdown && child.significant {
+        // Of several significant children that end together, the first ends the supervisor.
+        if self.auto_shutdown && child.significant && self.running {
             self.stop_all(&DrainRequest { reason: ExitReason::Shutdown, is_final: false, deadline: None }).await;
             self.report_own_exit(ExitReason::Shutdown);
         }

@@ -259,3 +259,22 @@ virtual_time_test!(end_of_a_significant_child_ends_its_supervisor, {
     assert_eq!(root.done().await, ExitReason::Shutdown);
     assert_eq!(env.take_trace(), ["+a", "+w", "-w", "-a"]);
 });
+
+virtual_time_test!(significant_children_that_end_together_end_their_supervisor_once, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
+    let (w, spec_w) = worker(&bus, &env, "/w");
+    let mut spec = supervisor(Strategy::OneForAll, 3).auto_shutdown().child(spec_w);
+    for path in ["/a", "/b"] {
+        let (_mailbox, temporary) = worker(&bus, &env, path);
+        spec = spec.child(temporary.restart(Restart::Temporary).significant());
+    }
+    let root = RootSupervisor::start(spec, bus).await;
+
+    w.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+
+    assert_eq!(root.done().await, ExitReason::Shutdown);
+    let stopped = events.received().into_iter().filter(|event| event.event == "supervisor_stopped").count();
+    assert_eq!(stopped, 1);
+});
