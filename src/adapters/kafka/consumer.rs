@@ -1,6 +1,8 @@
 //! Members of consumer groups: the clients of a member, the thread that owns a consumer, its partitions and its offset commits.
 mod context;
+mod group_join;
 mod group_member;
+mod group_shape;
 mod member_client;
 mod member_request;
 mod member_thread;

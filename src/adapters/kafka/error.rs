@@ -61,6 +61,7 @@ fn is_client_outage(code: Code) -> bool {
         code,
         Code::BrokerTransportFailure
             | Code::AllBrokersDown
+            | Code::Partial
             | Code::Resolve
             | Code::DestroyBroker
             | Code::BrokerDestroy

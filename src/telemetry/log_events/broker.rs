@@ -57,6 +57,31 @@ const EVENTS: &[LogEvent] = &[
                  sync (`unclean.leader.election.enable`).",
     },
     LogEvent {
+        name: "consumer_group_mixed",
+        levels: &[Level::WARN],
+        fields: &["group", "client_id", "host"],
+        meaning: "A consumer group has a member of the earlier version (`client_id`, connected from `host`), which this instance must not join: \
+                  Kafka's client library would end the process that leads the group. The members of the earlier version go on consuming. This \
+                  instance relays and serves requests; it reads the group every 2 s, and joins when the last of them has left.",
+        action: "Continue the upgrade: replace the instances of the earlier version. During a roll back, see docs/deploy.md. If no instance of the \
+                 earlier version runs, look for another application that uses the group.",
+    },
+    LogEvent {
+        name: "consumer_group_joined",
+        levels: &[Level::INFO],
+        fields: &["group"],
+        meaning: "The last member of the earlier version has left the group of a `consumer_group_mixed`, and this instance joins it.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "consumer_group_unread",
+        levels: &[Level::DEBUG],
+        fields: &["group", "error"],
+        meaning: "Before it joined a consumer group, this instance could not read from Kafka whether the group has members of the earlier version: \
+                  the group rebalanced for 30 s, or the request failed with `error`. It joins nevertheless.",
+        action: "Nothing, if all instances are of one version. Otherwise see docs/deploy.md.",
+    },
+    LogEvent {
         name: "unread_records_removed",
         levels: &[Level::WARN],
         fields: &["group", "topic", "partition", "read_until", "offset"],

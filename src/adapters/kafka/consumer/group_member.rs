@@ -9,16 +9,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outbox::topics::retry_stage;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord, GroupMember, Lag};
+use tokio::sync::OnceCell;
 use tokio::sync::oneshot::Receiver;
 use tokio::time::{Instant, timeout_at};
 
 use crate::adapter::Kafka;
-use crate::connection::blocking_call::run_blocking;
+use crate::connection::blocking_call::{client_stopped, run_blocking};
+use crate::consumer::group_join::GroupJoin;
 use crate::consumer::member_client::{MemberClient, result_of};
 use crate::consumer::member_request::{MemberReply, MemberRequest, PollRequest, WaitRequest};
 use crate::consumer::offset_commits::AssignedPartition;
@@ -27,12 +28,20 @@ use crate::topics::group_offsets::{commit_end_offsets, renew_retention};
 /// A member of a group: a client for the topics of events and one for their retry topics. Kafka's assignor balances the partitions of all topics of
 /// its members as one number: with a single client, one member may get every partition of a topic and the others only those of its retry topics.
 struct KafkaMember {
-    clients: Vec<MemberClient>,
+    /// The clients, once the member has joined its group.
+    clients: OnceCell<Vec<MemberClient>>,
+    /// Waits until the member can join; `None` once that has ended.
+    joining: tokio::sync::Mutex<Option<Joining>>,
     /// Index of the client that a poll asks first. It rotates, so that neither starves the other.
     next_first: AtomicUsize,
     /// Paused partitions and when each resumes. Kept here, because only callers run in the runtime whose clock measures pauses.
     pauses: Mutex<HashMap<AssignedPartition, Instant>>,
 }
+
+type Joining = Pin<Box<dyn Future<Output = Result<Vec<MemberClient>, Error>> + Send>>;
+
+/// How long a call waits for a member to join, before its polls wait for it. A stop of the service waits for the call.
+const JOIN_WAIT: Duration = Duration::from_millis(500);
 
 #[async_trait]
 impl ConsumerGroups for Kafka {
@@ -45,14 +54,9 @@ impl ConsumerGroups for Kafka {
     ) -> Result<Arc<dyn GroupMember>, Error> {
         // A member of a group with a missing topic would fail after it has joined, and each new one would make the others rebalance.
         self.inner.watcher.topics_ready(topics).await?;
-        let (options, contact) = (&self.inner.options, &self.inner.contact);
-        let (retry_topics, topics): (Vec<String>, Vec<String>) =
-            topics.iter().cloned().partition(|topic| retry_stage(topic).is_some());
-        let mut clients = Vec::new();
-        for topics in [topics, retry_topics].into_iter().filter(|topics| !topics.is_empty()) {
-            clients.push(MemberClient::start(options, contact, group, topics)?);
-        }
-        Ok(Arc::new(KafkaMember { clients, next_first: AtomicUsize::new(0), pauses: Mutex::default() }))
+        let member = KafkaMember::new(GroupJoin::new(&self.inner.options, &self.inner.contact, group, topics));
+        member.join(Instant::now() + JOIN_WAIT).await?;
+        Ok(Arc::new(member))
     }
 
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
@@ -76,9 +80,36 @@ impl ConsumerGroups for Kafka {
 }
 
 impl KafkaMember {
+    fn new(join: GroupJoin) -> Self {
+        let joining: Joining = Box::pin(join.run());
+        Self {
+            clients: OnceCell::new(),
+            joining: tokio::sync::Mutex::new(Some(joining)),
+            next_first: AtomicUsize::new(0),
+            pauses: Mutex::default(),
+        }
+    }
+
+    /// Waits until the member has joined its group, until the deadline at most. Cancel-safe.
+    async fn join(&self, deadline: Instant) -> Result<(), Error> {
+        let clients = self.clients.get_or_try_init(|| async {
+            let mut joining = self.joining.lock().await;
+            let Some(join) = joining.as_mut() else { return Err(client_stopped()) };
+            let result = join.await;
+            *joining = None;
+            result
+        });
+        timeout_at(deadline, clients).await.map_or(Ok(()), |joined| joined.map(drop))
+    }
+
+    /// The clients; none before the member has joined its group.
+    fn clients(&self) -> &[MemberClient] {
+        self.clients.get().map_or(&[], Vec::as_slice)
+    }
+
     /// Sends the same request to every client and returns their results. All clients work on it at the same time.
     async fn request_all<T>(&self, request: impl Fn(MemberReply<T>) -> MemberRequest) -> Result<Vec<T>, Error> {
-        let sent: Result<Vec<_>, Error> = self.clients.iter().map(|client| client.send(&request)).collect();
+        let sent: Result<Vec<_>, Error> = self.clients().iter().map(|client| client.send(&request)).collect();
         let mut results = Vec::new();
         for result in sent? {
             results.push(result_of(result).await?);
@@ -88,13 +119,13 @@ impl KafkaMember {
 
     /// Messages of the first client that has some.
     async fn take(&self, limit: usize, paused: &BTreeSet<AssignedPartition>) -> Result<Vec<ConsumerRecord>, Error> {
-        let first = self.next_first.load(Ordering::Relaxed);
-        for index in first..first + self.clients.len() {
-            let client = &self.clients[index % self.clients.len()];
+        let (first, clients) = (self.next_first.load(Ordering::Relaxed), self.clients());
+        for index in first..first + clients.len() {
+            let client = &clients[index % clients.len()];
             let paused = paused.clone();
             let messages = client.request(|reply| MemberRequest::Poll(PollRequest { limit, paused, reply })).await?;
             if !messages.is_empty() {
-                self.next_first.store((index + 1) % self.clients.len(), Ordering::Relaxed);
+                self.next_first.store((index + 1) % clients.len(), Ordering::Relaxed);
                 return Ok(messages);
             }
         }
@@ -106,7 +137,8 @@ impl KafkaMember {
         let wait = |client: &MemberClient| {
             client.send(|reply| MemberRequest::AwaitMessages(WaitRequest { paused: paused.clone(), reply }))
         };
-        let mut waiting: Vec<Receiver<Result<(), Error>>> = self.clients.iter().map(wait).collect::<Result<_, _>>()?;
+        let mut waiting: Vec<Receiver<Result<(), Error>>> =
+            self.clients().iter().map(wait).collect::<Result<_, _>>()?;
         poll_fn(|context| {
             let is_ready = |result: &mut Receiver<_>| Pin::new(result).poll(context).is_ready();
             if waiting.iter_mut().any(is_ready) { Poll::Ready(()) } else { Poll::Pending }
@@ -128,6 +160,7 @@ impl KafkaMember {
 impl GroupMember for KafkaMember {
     async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let deadline = Instant::now() + timeout;
+        self.join(deadline).await?;
         loop {
             let (paused, resumes) = self.paused();
             let messages = self.take(limit.max(1) as usize, &paused).await?;
@@ -142,7 +175,7 @@ impl GroupMember for KafkaMember {
 
     async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
         let (mut results, mut requested) = (Vec::new(), 0);
-        for client in &self.clients {
+        for client in self.clients() {
             let own: Vec<Position> =
                 positions.iter().filter(|position| client.reads(&position.topic)).cloned().collect();
             requested += own.len();
@@ -166,7 +199,7 @@ impl GroupMember for KafkaMember {
 
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error> {
         let until = Instant::now() + resume_after;
-        let Some(client) = self.clients.iter().find(|client| client.reads(&from.topic)) else { return Ok(()) };
+        let Some(client) = self.clients().iter().find(|client| client.reads(&from.topic)) else { return Ok(()) };
         let partition = (Arc::clone(&from.topic), from.partition);
         let from = from.clone();
         if client.request(|reply| MemberRequest::RewindTo { from, reply }).await? {
@@ -176,6 +209,7 @@ impl GroupMember for KafkaMember {
     }
 
     async fn lag(&self) -> Result<Vec<Lag>, Error> {
+        self.join(Instant::now()).await?;
         Ok(self.request_all(|reply| MemberRequest::Lag { reply }).await?.concat())
     }
 }

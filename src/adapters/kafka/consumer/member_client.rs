@@ -16,6 +16,7 @@ use crate::consumer::member_thread::MemberThread;
 use crate::consumer::offset_commits::OffsetCommits;
 use crate::error::map_err;
 use crate::options::Options;
+use crate::topics::topic_kind::TopicKind;
 
 /// A handle to a client of the group. Dropping it leaves the group.
 pub(crate) struct MemberClient {
@@ -24,7 +25,7 @@ pub(crate) struct MemberClient {
 }
 
 impl MemberClient {
-    /// Starts a client that joins `group` for these topics.
+    /// Starts a client that joins `group` for these topics, all of one kind.
     ///
     /// # Errors
     /// [`Error::Overloaded`] if no thread can be started; the client's error if it cannot be created.
@@ -32,10 +33,12 @@ impl MemberClient {
         options: &Arc<Options>,
         contact: &Arc<BrokerContact>,
         group: &str,
+        kind: TopicKind,
         topics: Vec<String>,
     ) -> Result<Self, Error> {
         let action = format!("joining group {group}");
-        let config = client_config::group_member(options, group);
+        let mut config = client_config::group_member(options, group);
+        kind.name_client(&mut config);
         let context = MemberContext::new(Arc::clone(contact), topics.clone());
         let consumer = BaseConsumer::from_config_and_context(&config, context);
         let mut consumer: BaseConsumer<MemberContext> = consumer.map_err(|error| map_err(&error, &action))?;

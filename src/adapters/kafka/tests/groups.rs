@@ -1,5 +1,6 @@
 //! Group members on a real broker: rebalances let in-flight messages finish, and messages of other applications are read unchanged.
 mod lag;
+mod mixed_groups;
 mod removed_records;
 mod retry_topics;
 

@@ -3,6 +3,7 @@
 mod connection;
 mod ends;
 mod frames;
+mod group_lists;
 mod raised_end;
 mod replicas;
 
@@ -27,6 +28,7 @@ pub use ends::EndFault;
 /// API keys of Kafka's requests.
 const METADATA: u16 = 3;
 const PRODUCE: u16 = 0;
+const LIST_GROUPS: u16 = 16;
 const INITIALISE_PRODUCER: u16 = 22;
 const ADD_PARTITIONS: u16 = 24;
 const END_TRANSACTION: u16 = 26;
@@ -86,6 +88,7 @@ struct ProxyState {
     /// Transactional ids whose transaction the broker cannot end, because a topic without a leader or replicas belongs to it.
     blocked_transactional_ids: Mutex<HashSet<Vec<u8>>>,
     without_brokers: AtomicU64,
+    group_lists: group_lists::GroupLists,
     raised_end: raised_end::RaisedEnd,
 }
 
@@ -133,6 +136,7 @@ impl Proxy {
             leaderless_topic: Mutex::default(),
             blocked_transactional_ids: Mutex::default(),
             without_brokers: AtomicU64::new(0),
+            group_lists: Default::default(),
             raised_end: Default::default(),
         });
         let accepting = Arc::clone(&state);
@@ -296,6 +300,7 @@ impl ProxyState {
             INITIALISE_PRODUCER if self.blocked_transactional_ids.lock().contains(&frames::transactional_id(frame)) => {
                 connection.initialisations.lock().insert(correlation_id(&frame[4..]));
             }
+            LIST_GROUPS if self.group_lists.refuse() => return FrameAction::Drop,
             END_TRANSACTION if self.cuts(CutAt::BeforeTheEnd, frame) => {
                 self.cut();
                 return FrameAction::Drop;

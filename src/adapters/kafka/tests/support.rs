@@ -1,6 +1,7 @@
 //! The broker under test, and a fresh installation for each test.
 pub mod acls;
 pub mod listeners;
+pub mod log_reports;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ports::Error;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::connection::broker_contact::BrokerContact;
@@ -12,6 +12,7 @@ use crate::connection::client_config;
 use crate::error::map_err;
 use crate::options::Options;
 use crate::topics::partition_reader::{PartitionReader, partition_list};
+use crate::topics::topic_kind::TopicKind;
 
 /// Longest wait for the group's coordinator.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(10);
@@ -101,17 +102,33 @@ pub(crate) fn renew_retention(options: &Options, group: &str, topics: &[String])
     if !committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))) {
         return Ok(());
     }
-    let member: BaseConsumer = client_config::group_member(options, group).create().map_err(client_error)?;
-    member.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>()).map_err(client_error)?;
+    // As the members of the group: a member that subscribes to topics of both kinds would make it mixed.
+    let join = |(kind, topics): &(TopicKind, Vec<String>)| -> KafkaResult<BaseConsumer> {
+        let mut config = client_config::group_member(options, group);
+        kind.name_client(&mut config);
+        let member: BaseConsumer = config.create()?;
+        member.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>())?;
+        Ok(member)
+    };
+    let members: Vec<_> = TopicKind::divide(topics).iter().map(join).collect::<Result<_, _>>().map_err(client_error)?;
     let started = Instant::now();
-    while member.assignment().map_err(client_error)?.count() == 0 {
+    while has_member_without_partition(&members).map_err(client_error)? {
         if started.elapsed() > JOIN_TIMEOUT {
             return Err(Error::Unreachable(format!("group {group} gave no partition within {JOIN_TIMEOUT:?}")));
         }
         // A message that comes with the assignment is not acknowledged.
-        drop(member.poll(POLL_TIME));
+        members.iter().for_each(|member| drop(member.poll(POLL_TIME)));
     }
     Ok(())
+}
+
+fn has_member_without_partition(members: &[BaseConsumer]) -> KafkaResult<bool> {
+    for member in members {
+        if member.assignment()?.count() == 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Every partition of the topics with the offset that the client's group has committed in it.

@@ -1,72 +1,22 @@
 //! A group that comes later than the retention of its topic: the log names the records that it did not read.
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kit::wait::{scaled, until_answered};
-use parking_lot::Mutex;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, GroupMember};
 use rdkafka::admin::AdminOptions;
 use rdkafka::{Offset, TopicPartitionList};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use super::{POLL_TIMEOUT, acknowledged, long_sessions, polled, positions};
-use crate::support::{Installation, TIMEOUT, admin};
+use crate::support::{Installation, TIMEOUT, admin, log_reports};
 
 /// A report follows with the next statistics of the client, which come twice a second.
 const REPORTED_MAX: Duration = Duration::from_secs(2);
 
-/// The reports of removed records of all tests, each with its fields as text.
-static REPORTS: Mutex<Vec<BTreeMap<&'static str, String>>> = Mutex::new(Vec::new());
-
-struct ReportCollector;
-
-impl Subscriber for ReportCollector {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.fields().field("read_until").is_some()
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = FieldTexts::default();
-        event.record(&mut fields);
-        REPORTS.lock().push(fields.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-#[derive(Default)]
-struct FieldTexts(BTreeMap<&'static str, String>);
-
-impl Visit for FieldTexts {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name(), value.to_owned());
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
-    }
-}
-
 /// Where the reports of a topic say that the group had read to, and where it continues.
 fn reports(topic: &str) -> Vec<(String, String)> {
-    let reports = REPORTS.lock();
-    let of_topic =
-        reports.iter().filter(|report| report["event"] == "unread_records_removed" && report["topic"] == topic);
-    of_topic.map(|report| (report["read_until"].clone(), report["offset"].clone())).collect()
+    let reports = log_reports::reports("unread_records_removed", "topic", topic);
+    reports.iter().map(|report| (report["read_until"].clone(), report["offset"].clone())).collect()
 }
 
 /// Deletes the records before this offset of a partition.
@@ -101,8 +51,7 @@ async fn consume(member: &Arc<dyn GroupMember>, count: usize) -> Vec<u64> {
 
 #[tokio::test]
 async fn records_that_were_removed_before_their_group_read_them_are_reported() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| tracing::subscriber::set_global_default(ReportCollector).expect("no other test installs one"));
+    log_reports::collect();
     let installation = long_sessions(|_| {}).await;
     let topic = installation.kafka.options().topic("order.events");
     let mut sent = Vec::new();

@@ -1,0 +1,77 @@
+//! TopicKind: the two kinds of topics that a consumer group reads, each with a client of its own in every member.
+use outbox::topics::retry_stage;
+use rdkafka::ClientConfig;
+
+/// The kind of the topics that a client of a group member reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TopicKind {
+    /// Topics to which the relay publishes.
+    Events,
+    /// Topics to which consumers forward the messages that failed.
+    Retries,
+}
+
+impl TopicKind {
+    const ALL: [Self; 2] = [Self::Events, Self::Retries];
+
+    fn of(topic: &str) -> Self {
+        if retry_stage(topic).is_some() { Self::Retries } else { Self::Events }
+    }
+
+    /// The topics of each kind, without a kind that has none.
+    pub(crate) fn divide(topics: &[String]) -> Vec<(Self, Vec<String>)> {
+        let topics_of = |kind| (kind, topics.iter().filter(|topic| Self::of(topic) == kind).cloned().collect());
+        Self::ALL.map(topics_of).into_iter().filter(|(_, topics): &(_, Vec<String>)| !topics.is_empty()).collect()
+    }
+
+    /// Adds the kind to the client id. A group that rebalances describes its members only by their ids.
+    pub(crate) fn name_client(self, config: &mut ClientConfig) {
+        let name = format!("{}{}", config.get("client.id").unwrap_or_default(), self.suffix());
+        config.set("client.id", name);
+    }
+
+    /// Whether a client id has the name of a kind, so that this client reads topics of one kind only.
+    pub(crate) fn is_in(client_id: &str) -> bool {
+        Self::ALL.iter().any(|kind| client_id.ends_with(kind.suffix()))
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Events => ".events",
+            Self::Retries => ".retries",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_divided_by_kind() {
+        let divided =
+            |names: &[&str]| TopicKind::divide(&names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+
+        let both = divided(&["orders", "orders-retry-0", "carts", "webhooks-retry-3"]);
+        let expected = [
+            (TopicKind::Events, names(&["orders", "carts"])),
+            (TopicKind::Retries, names(&["orders-retry-0", "webhooks-retry-3"])),
+        ];
+        assert_eq!(both, expected);
+        assert_eq!(divided(&["orders"]), [(TopicKind::Events, names(&["orders"]))]);
+    }
+
+    #[test]
+    fn client_id_shows_that_a_client_reads_one_kind() {
+        for kind in TopicKind::ALL {
+            let mut config = ClientConfig::new();
+            config.set("client.id", "posthaste-a");
+
+            kind.name_client(&mut config);
+
+            assert!(TopicKind::is_in(config.get("client.id").expect("an id")), "{kind:?}");
+        }
+        assert!(!TopicKind::is_in("posthaste-a"));
+    }
+}
