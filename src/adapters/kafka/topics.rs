@@ -1,4 +1,5 @@
 //! Reading topics outside any consumer group: records for operators, and watermarks.
+pub(crate) mod group_members;
 pub(crate) mod group_offsets;
 mod partition_reader;
 pub(crate) mod pending_watermarks;

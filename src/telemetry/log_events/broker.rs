@@ -60,9 +60,10 @@ const EVENTS: &[LogEvent] = &[
         name: "consumer_group_mixed",
         levels: &[Level::WARN],
         fields: &["group", "client_id", "host"],
-        meaning: "A consumer group has a member of the earlier version (`client_id`, connected from `host`), which this instance must not join: \
-                  Kafka's client library would end the process that leads the group. The members of the earlier version go on consuming. This \
-                  instance relays and serves requests; it reads the group every 2 s, and joins when the last of them has left.",
+        meaning: "A client of a consumer group (`client_id`, connected from `host`) reads topics of events and of retries, as members of the \
+                  earlier version do. This instance must not join such a group: Kafka's client library would end the process that leads it. The \
+                  other members go on consuming. This instance relays and serves requests; it reads the group every 2 s, and joins when the \
+                  group has had no such client for 12 s. Each consumer logs this once for each time it joins.",
         action: "Continue the upgrade: replace the instances of the earlier version. During a roll back, see docs/deploy.md. If no instance of the \
                  earlier version runs, look for another application that uses the group.",
     },
@@ -75,10 +76,11 @@ const EVENTS: &[LogEvent] = &[
     },
     LogEvent {
         name: "consumer_group_unread",
-        levels: &[Level::DEBUG],
+        levels: &[Level::DEBUG, Level::WARN],
         fields: &["group", "error"],
         meaning: "Before it joined a consumer group, this instance could not read from Kafka whether the group has members of the earlier version: \
-                  the group rebalanced for 30 s, or the request failed with `error`. It joins nevertheless.",
+                  `error` says why. It joins nevertheless. A warning follows a `consumer_group_mixed`, when the group could not be read for \
+                  30 s: such a member may still be in the group.",
         action: "Nothing, if all instances are of one version. Otherwise see docs/deploy.md.",
     },
     LogEvent {

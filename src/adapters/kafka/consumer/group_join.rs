@@ -4,28 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
-use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaResult;
 use tokio::time::{Instant, sleep};
 
 use crate::connection::blocking_call::run_blocking;
-use crate::connection::broker_contact::{BrokerContact, ContactContext};
-use crate::connection::client_config;
-use crate::consumer::group_shape::{DescribedMember, GroupShape};
+use crate::connection::broker_contact::BrokerContact;
+use crate::consumer::group_shape::GroupShape;
 use crate::consumer::member_client::MemberClient;
 use crate::error::is_temporary;
 use crate::options::Options;
+use crate::topics::group_members::{DescribedMember, GroupReader};
 use crate::topics::topic_kind::TopicKind;
 
-/// Pause between two reads of a group that has a member of the earlier version. Its last one leaves minutes later.
+/// Pause between two reads of a group that has a member of the earlier version. An upgrade may take minutes.
 const MIXED_PAUSE: Duration = Duration::from_secs(2);
-/// Pause between two reads of a group that rebalances, which takes seconds, or that could not be read.
-const UNKNOWN_PAUSE: Duration = Duration::from_millis(500);
-/// Longest wait for a group that rebalances: several rebalances, each of which waits for a heartbeat and for the handover of partitions.
-const UNKNOWN_MAX: Duration = Duration::from_secs(30);
-
-type ReaderClient = Arc<BaseConsumer<ContactContext>>;
+/// How long a group must have had no member of the earlier version after it had one. A consumer that has failed leaves its group and joins it again
+/// after at most 5 s; its join may take some seconds more.
+const DIVIDED_MIN: Duration = Duration::from_secs(12);
+/// Pause between two reads in any other case.
+const READ_PAUSE: Duration = Duration::from_millis(500);
+/// Longest wait for a group that rebalances: several rebalances, each of which waits for a heartbeat and for the handover of partitions. Also for one
+/// that had a member of the earlier version and cannot be read.
+const UNDESCRIBED_MAX: Duration = Duration::from_secs(30);
 
 /// A member that is to join a group.
 pub(crate) struct GroupJoin {
@@ -55,28 +54,39 @@ impl GroupJoin {
     }
 
     async fn earlier_members_left(&self) {
-        let (mut wait, mut client) = (JoinWait::new(self.options.connect_timeout, Instant::now()), None);
+        let mut wait = JoinWait::new(self.options.connect_timeout, Instant::now());
+        let (mut reader, mut mixed) = (None, Vec::new());
         loop {
-            let shape = self.read_shape(&mut client).await;
-            if let (Ok(GroupShape::Mixed(member)), false) = (&shape, wait.is_mixed) {
-                self.report_mixed(member);
+            let shape = self.read_shape(&mut reader, &mixed).await;
+            if let (Ok(GroupShape::Mixed(members)), false) = (&shape, wait.is_mixed) {
+                self.report_mixed(&members[0]);
             }
-            let was_mixed = wait.is_mixed;
             let Some(pause) = wait.pause(&shape, Instant::now()) else {
-                return self.report_end(&shape, was_mixed);
+                return self.report_end(&shape, wait.is_mixed);
             };
+            if let Ok(GroupShape::Mixed(members)) = shape {
+                mixed = members;
+            }
             sleep(pause).await;
         }
     }
 
-    /// Reads the members of the group. `client` is the client of the last read, if that one succeeded.
-    async fn read_shape(&self, client: &mut Option<ReaderClient>) -> Result<GroupShape, Error> {
+    /// Reads the members of the group. `reader` is that of the last read, if that one succeeded.
+    async fn read_shape(
+        &self,
+        reader: &mut Option<GroupReader>,
+        mixed: &[DescribedMember],
+    ) -> Result<GroupShape, Error> {
         let (options, contact) = (Arc::clone(&self.options), Arc::clone(&self.contact));
-        let (group, known) = (self.group.clone(), client.take());
-        let (used, members) =
-            run_blocking("kafka-group-read", move || read_members(&options, &contact, &group, known)).await?;
-        *client = Some(used);
-        Ok(GroupShape::of(&members, &self.topics))
+        let (group, known) = (self.group.clone(), reader.take());
+        let read = move || {
+            let reader = known.map_or_else(|| GroupReader::new(&options, &contact), Ok)?;
+            let members = reader.read(&group)?;
+            Ok((reader, members))
+        };
+        let (used, members) = run_blocking("kafka-group-read", read).await?;
+        *reader = Some(used);
+        Ok(members.map_or(GroupShape::Absent, |members| GroupShape::of(&members, &self.topics, mixed)))
     }
 
     fn report_mixed(&self, DescribedMember { client_id, host, .. }: &DescribedMember) {
@@ -86,31 +96,39 @@ impl GroupJoin {
             group,
             client_id,
             host,
-            "{client_id} at {host} is a member of the group {group} and of the earlier version; this instance joins when the last such member has left"
+            "{client_id} at {host} reads topics of events and of retries with one client in the group {group}, as members of the earlier version do; this instance joins when the last such member has left"
         );
     }
 
     fn report_end(&self, shape: &Result<GroupShape, Error>, was_mixed: bool) {
         let group = &self.group;
-        match shape {
-            Ok(GroupShape::Unknown) => {
-                tracing::debug!(
-                    event = "consumer_group_unread",
-                    group,
-                    "the group {group} rebalances for long; this instance joins it now"
-                );
-            }
-            Err(error) => {
-                tracing::debug!(event = "consumer_group_unread", group, error = %error, "the members of the group {group} cannot be read; this instance joins it now: {error}");
-            }
-            Ok(GroupShape::Divided | GroupShape::Mixed(_)) if was_mixed => {
-                tracing::info!(
+        let error = match shape {
+            Ok(GroupShape::Unknown) => "the group rebalances".to_owned(),
+            Ok(GroupShape::Absent) if was_mixed => "no broker describes the group".to_owned(),
+            Err(error) => error.to_string(),
+            Ok(GroupShape::Divided) if was_mixed => {
+                return tracing::info!(
                     event = "consumer_group_joined",
                     group,
                     "the last member of the earlier version has left the group {group}; this instance joins it now"
                 );
             }
-            Ok(GroupShape::Divided | GroupShape::Mixed(_)) => {}
+            Ok(GroupShape::Divided | GroupShape::Absent | GroupShape::Mixed(_)) => return,
+        };
+        if was_mixed {
+            tracing::warn!(
+                event = "consumer_group_unread",
+                group,
+                error,
+                "the group {group} had a member of the earlier version, and its members can no longer be read; this instance joins it now: {error}"
+            );
+        } else {
+            tracing::debug!(
+                event = "consumer_group_unread",
+                group,
+                error,
+                "the members of the group {group} cannot be read; this instance joins it now: {error}"
+            );
         }
     }
 }
@@ -118,63 +136,46 @@ impl GroupJoin {
 /// How long a member that is to join has waited, and whether it waits on.
 #[derive(Debug)]
 struct JoinWait {
-    /// Whether the group had a member of the earlier version at its last description.
+    /// Whether the group had a member of the earlier version during this wait.
     is_mixed: bool,
-    /// When the group was last described, or when the wait began.
-    described_at: Instant,
-    /// Longest time without a description.
+    /// Since when each reading has found no such member, after one that did.
+    divided_since: Option<Instant>,
+    /// When a reading first described nothing since the last that found such a member, or when the wait began.
+    undescribed_since: Option<Instant>,
+    /// Longest time from then on.
     undescribed_max: Duration,
 }
 
 impl JoinWait {
     /// `unread_max` is the longest wait for a group that was never read.
     fn new(unread_max: Duration, now: Instant) -> Self {
-        Self { is_mixed: false, described_at: now, undescribed_max: unread_max }
+        Self { is_mixed: false, divided_since: None, undescribed_since: Some(now), undescribed_max: unread_max }
     }
 
     /// The pause before the group is read again, or `None` if the member joins now.
     fn pause(&mut self, shape: &Result<GroupShape, Error>, now: Instant) -> Option<Duration> {
         match shape {
-            Ok(GroupShape::Divided) => return None,
             Ok(GroupShape::Mixed(_)) => {
-                (self.is_mixed, self.described_at, self.undescribed_max) = (true, now, UNKNOWN_MAX);
+                (self.is_mixed, self.undescribed_max) = (true, UNDESCRIBED_MAX);
+                (self.divided_since, self.undescribed_since) = (None, None);
                 return Some(MIXED_PAUSE);
             }
-            Ok(GroupShape::Unknown) => self.undescribed_max = UNKNOWN_MAX,
-            Err(error) if is_temporary(error) => {}
+            Ok(GroupShape::Divided) if self.is_mixed => {
+                let since = *self.divided_since.get_or_insert(now);
+                return (now.duration_since(since) < DIVIDED_MIN).then_some(READ_PAUSE);
+            }
+            Ok(GroupShape::Divided) => return None,
+            Ok(GroupShape::Absent) if !self.is_mixed => return None,
             // A permission is missing, or the broker is too old.
-            Err(_) => return None,
+            Err(error) if !self.is_mixed && !is_temporary(error) => return None,
+            Ok(GroupShape::Unknown) => self.undescribed_max = UNDESCRIBED_MAX,
+            Ok(GroupShape::Absent) | Err(_) => {}
         }
-        (now.duration_since(self.described_at) < self.undescribed_max).then_some(UNKNOWN_PAUSE)
+        // A member of the earlier version may have joined again.
+        self.divided_since = None;
+        let since = *self.undescribed_since.get_or_insert(now);
+        (now.duration_since(since) < self.undescribed_max).then_some(READ_PAUSE)
     }
-}
-
-/// The members of a group, and the client that read them: the one of the last read, or a new one.
-fn read_members(
-    options: &Options,
-    contact: &Arc<BrokerContact>,
-    group: &str,
-    client: Option<ReaderClient>,
-) -> Result<(ReaderClient, Vec<DescribedMember>), Error> {
-    let client_error = |error| contact.map_err(&error, "reading the members of a group");
-    let new_client = || -> KafkaResult<ReaderClient> {
-        let (config, context) = (client_config::metadata(options), ContactContext(Arc::clone(contact)));
-        Ok(Arc::new(BaseConsumer::from_config_and_context(&config, context)?))
-    };
-    let client = client.map_or_else(new_client, Ok).map_err(client_error)?;
-    let group = options.topic(group);
-    let list = client.fetch_group_list(Some(&group), options.connect_timeout);
-    // Serves the callbacks (logs and errors) that librdkafka has queued.
-    while client.poll(Duration::ZERO).is_some() {}
-    let list = list.map_err(client_error)?;
-    contact.record_response();
-    let members = list.groups().iter().filter(|described| described.name() == group).flat_map(|group| group.members());
-    let described = members.map(|member| DescribedMember {
-        client_id: member.client_id().to_owned(),
-        host: member.client_host().to_owned(),
-        subscription: member.metadata().unwrap_or_default().to_vec(),
-    });
-    Ok((client, described.collect()))
 }
 
 #[cfg(test)]
@@ -184,7 +185,23 @@ mod tests {
     const UNREAD_MAX: Duration = Duration::from_secs(5);
 
     fn mixed() -> Result<GroupShape, Error> {
-        Ok(GroupShape::Mixed(DescribedMember::default()))
+        Ok(GroupShape::Mixed(vec![DescribedMember::default()]))
+    }
+
+    fn divided() -> Result<GroupShape, Error> {
+        Ok(GroupShape::Divided)
+    }
+
+    fn unknown() -> Result<GroupShape, Error> {
+        Ok(GroupShape::Unknown)
+    }
+
+    fn absent() -> Result<GroupShape, Error> {
+        Ok(GroupShape::Absent)
+    }
+
+    fn refused() -> Result<GroupShape, Error> {
+        Err(Error::Broken("not permitted".into()))
     }
 
     fn away() -> Result<GroupShape, Error> {
@@ -199,25 +216,39 @@ mod tests {
     }
 
     #[test]
-    fn member_waits_as_long_as_a_member_of_the_earlier_version_is_in_the_group() {
-        assert_eq!(waits([(0, Ok(GroupShape::Divided))]), [false]);
-        assert_eq!(waits([(0, mixed()), (3_600, mixed()), (3_601, Ok(GroupShape::Divided))]), [true, true, false]);
+    fn group_without_members_of_the_earlier_version_is_joined_at_once() {
+        assert_eq!([waits([(0, divided())]), waits([(0, absent())])], [[false]; 2]);
+        assert_eq!(waits([(0, unknown()), (1, away()), (2, divided())]), [true, true, false]);
+    }
+
+    #[test]
+    fn member_of_the_earlier_version_that_comes_back_is_waited_for() {
+        assert_eq!(waits([(0, mixed()), (3_600, mixed()), (3_602, divided())]), [true; 3]);
+        for back in [mixed, unknown] {
+            let readings =
+                [(0, mixed()), (1, divided()), (3, back()), (4, divided()), (15, divided()), (16, divided())];
+
+            assert_eq!(waits(readings), [true, true, true, true, true, false]);
+        }
     }
 
     #[test]
     fn group_that_rebalances_delays_a_join_for_a_limited_time() {
-        let unknown = || Ok(GroupShape::Unknown);
-
         assert_eq!(waits([(0, unknown()), (29, unknown()), (30, unknown())]), [true, true, false]);
-        assert_eq!(waits([(60, mixed()), (89, unknown()), (90, unknown())]), [true, true, false]);
+        assert_eq!(waits([(0, mixed()), (60, unknown()), (89, unknown()), (90, unknown())]), [true, true, true, false]);
+        let in_turns = [(0, mixed()), (1, unknown()), (11, divided()), (21, unknown()), (31, unknown())];
+        assert_eq!(waits(in_turns), [true, true, true, true, false]);
     }
 
     #[test]
     fn group_that_cannot_be_read_does_not_prevent_a_join() {
-        let refused = || Err(Error::Broken("not permitted".into()));
-
         assert_eq!(waits([(0, refused())]), [false]);
         assert_eq!(waits([(0, away()), (4, away()), (5, away())]), [true, true, false]);
-        assert_eq!(waits([(0, mixed()), (29, away()), (30, away())]), [true, true, false], "it was read before");
+        assert_eq!(waits([(5, away())]), [false], "the first read has lasted for the longest wait");
+        for unread in [away, refused, absent] {
+            let readings = [(0, mixed()), (60, unread()), (89, unread()), (90, unread())];
+
+            assert_eq!(waits(readings), [true, true, true, false], "it was read before");
+        }
     }
 }

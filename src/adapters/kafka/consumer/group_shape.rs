@@ -1,40 +1,45 @@
 //! GroupShape: whether a member of a group reads events and retry topics with one client, as members of the earlier version do.
+use crate::topics::group_members::DescribedMember;
 use crate::topics::topic_kind::TopicKind;
-
-/// A member of a group, as the group's coordinator describes it. Each client of a group member is one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DescribedMember {
-    pub(crate) client_id: String,
-    /// Address from which the client is connected.
-    pub(crate) host: String,
-    /// The subscription, as the consumer protocol encodes it; empty while the group rebalances.
-    pub(crate) subscription: Vec<u8>,
-}
 
 /// What the members of a group subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GroupShape {
     /// No member subscribes to topics of both kinds.
     Divided,
-    /// This member subscribes to topics of both kinds.
-    Mixed(DescribedMember),
+    /// These members subscribe to topics of both kinds.
+    Mixed(Vec<DescribedMember>),
     /// The group rebalances and does not describe every subscription.
     Unknown,
+    /// No broker describes the group.
+    Absent,
 }
 
 impl GroupShape {
-    /// The shape of a group with these members, for one that reads these topics of each kind.
-    pub(crate) fn of(members: &[DescribedMember], topics: &[(TopicKind, Vec<String>)]) -> Self {
+    /// The shape of a group with these members, for one that reads these topics of each kind. `mixed` are members that were read before with a
+    /// subscription to both kinds: while the group rebalances, they are recognised by their client ids and hosts.
+    pub(crate) fn of(
+        members: &[DescribedMember],
+        topics: &[(TopicKind, Vec<String>)],
+        mixed: &[DescribedMember],
+    ) -> Self {
+        let is_known = |member: &DescribedMember| {
+            mixed.iter().any(|known| (&known.client_id, &known.host) == (&member.client_id, &member.host))
+        };
         let is_mixed = |member: &&DescribedMember| {
+            if member.subscription.is_empty() {
+                return is_known(member);
+            }
             let subscribed = subscribed_topics(&member.subscription).unwrap_or_default();
             topics.len() > 1 && topics.iter().all(|(_, own)| own.iter().any(|own| subscribed.contains(&own.as_str())))
         };
         let is_unknown =
             |member: &DescribedMember| member.subscription.is_empty() && !TopicKind::is_in(&member.client_id);
-        match members.iter().find(is_mixed) {
-            Some(member) => Self::Mixed(member.clone()),
-            None if members.iter().any(is_unknown) => Self::Unknown,
-            None => Self::Divided,
+        let mixed: Vec<DescribedMember> = members.iter().filter(is_mixed).cloned().collect();
+        match mixed.is_empty() {
+            false => Self::Mixed(mixed),
+            true if members.iter().any(is_unknown) => Self::Unknown,
+            true => Self::Divided,
         }
     }
 }
@@ -83,7 +88,12 @@ mod tests {
     }
 
     fn shape(members: &[DescribedMember]) -> GroupShape {
-        GroupShape::of(members, &TopicKind::divide(&["a", "b", "a-retry-0", "a-retry-1"].map(str::to_owned)))
+        shape_after(members, &[])
+    }
+
+    fn shape_after(members: &[DescribedMember], mixed: &[DescribedMember]) -> GroupShape {
+        let topics = TopicKind::divide(&["a", "b", "a-retry-0", "a-retry-1"].map(str::to_owned));
+        GroupShape::of(members, &topics, mixed)
     }
 
     #[test]
@@ -91,13 +101,16 @@ mod tests {
         let earlier = member("posthaste-1", &["a", "a-retry-0"]);
         let (events, retries) = (member("posthaste-2.events", &["a"]), member("posthaste-2.retries", &["a-retry-0"]));
 
-        assert_eq!(shape(&[events.clone(), earlier.clone(), retries.clone()]), GroupShape::Mixed(earlier.clone()));
-        assert_eq!(shape(&[rebalancing("posthaste-3"), earlier.clone()]), GroupShape::Mixed(earlier.clone()));
+        assert_eq!(
+            shape(&[events.clone(), earlier.clone(), retries.clone()]),
+            GroupShape::Mixed(vec![earlier.clone()])
+        );
+        assert_eq!(shape(&[rebalancing("posthaste-3"), earlier.clone()]), GroupShape::Mixed(vec![earlier.clone()]));
         for divided in [&[][..], &[events, retries], &[member("other", &["x", "x-retry-0", "a"])]] {
             assert_eq!(shape(divided), GroupShape::Divided);
         }
         let only_events = TopicKind::divide(&["a".to_owned()]);
-        assert_eq!(GroupShape::of(&[earlier], &only_events), GroupShape::Divided, "all topics are of one kind");
+        assert_eq!(GroupShape::of(&[earlier], &only_events, &[]), GroupShape::Divided, "all topics are of one kind");
     }
 
     #[test]
@@ -106,6 +119,17 @@ mod tests {
         let earlier = [own[0].clone(), rebalancing("posthaste-1")];
 
         assert_eq!([shape(&own), shape(&earlier)], [GroupShape::Divided, GroupShape::Unknown]);
+    }
+
+    #[test]
+    fn member_that_was_mixed_stays_mixed_while_the_group_rebalances() {
+        let before = [member("posthaste-1", &["a", "a-retry-0"])];
+        let (again, other) = (rebalancing("posthaste-1"), rebalancing("posthaste-2"));
+        let elsewhere = DescribedMember { host: "/10.0.0.2".into(), ..again.clone() };
+
+        assert_eq!(shape_after(&[other.clone(), again.clone()], &before), GroupShape::Mixed(vec![again]));
+        assert_eq!(shape_after(&[other, elsewhere], &before), GroupShape::Unknown);
+        assert_eq!(shape_after(&[member("posthaste-1", &["a"])], &before), GroupShape::Divided);
     }
 
     #[test]
