@@ -70,8 +70,9 @@ impl ConsumerGroups for Kafka {
 
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         self.inner.watcher.ready().await?;
-        let (options, group, topics) = (Arc::clone(&self.inner.options), group.to_owned(), topics.to_vec());
-        run_blocking("kafka-group-keep", move || renew_retention(&options, &group, &topics)).await
+        let (options, contact) = (Arc::clone(&self.inner.options), Arc::clone(&self.inner.contact));
+        let (group, topics) = (group.to_owned(), topics.to_vec());
+        run_blocking("kafka-group-keep", move || renew_retention(&options, &contact, &group, &topics)).await
     }
 
     fn reassigns_partitions(&self) -> bool {

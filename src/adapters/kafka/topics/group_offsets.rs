@@ -11,6 +11,7 @@ use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_config;
 use crate::error::map_err;
 use crate::options::Options;
+use crate::topics::group_members::GroupReader;
 use crate::topics::partition_reader::{PartitionReader, partition_list};
 use crate::topics::topic_kind::TopicKind;
 
@@ -93,9 +94,19 @@ fn try_commit_ends(
     client.commit(&partition_list(ends)?, CommitMode::Sync).map_err(client_error)
 }
 
-/// Joins the group and leaves it, if it has an offset. The broker counts the retention of the offsets of a group that once had members from the moment
-/// its last member left, so committing them again would not extend it (KIP-211).
-pub(crate) fn renew_retention(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
+/// Joins the group and leaves it, if it has an offset and no member. The broker counts the retention of the offsets of a group that once had members
+/// from the moment its last member left, so committing them again would not extend it (KIP-211). As long as a group has members, it keeps the offsets
+/// of the topics to which they subscribe. A group that cannot be read is joined.
+pub(crate) fn renew_retention(
+    options: &Arc<Options>,
+    contact: &Arc<BrokerContact>,
+    group: &str,
+    topics: &[String],
+) -> Result<(), Error> {
+    let members = GroupReader::new(options, contact).and_then(|reader| reader.read(group));
+    if members.is_ok_and(|members| members.is_some_and(|members| !members.is_empty())) {
+        return Ok(());
+    }
     let client_error = |error: KafkaError| map_err(&error, "renewing the retention of a group's offsets");
     let reader: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(client_error)?;
     let committed = committed_in(&reader, topics).map_err(client_error)?;

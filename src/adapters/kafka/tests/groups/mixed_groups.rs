@@ -7,15 +7,29 @@ use std::time::{Duration, Instant};
 use kit::wait::{scaled, until, until_answered};
 use outbox::topics::consumed_topics;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
-use rdkafka::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::{ClientConfig, ClientContext};
+use tokio::runtime::Handle;
 
 use super::{POLL_TIMEOUT, assigned_partitions, fill, group_id, long_sessions, polled};
 use crate::proxy::Proxy;
 use crate::support::{Installation, TIMEOUT, admin, log_reports, servers};
 
+/// Counts the changes of a member's partitions.
+#[derive(Clone, Default)]
+struct RebalanceCounter(Arc<AtomicUsize>);
+
+impl ClientContext for RebalanceCounter {}
+
+impl ConsumerContext for RebalanceCounter {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, _: &Rebalance<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// A member of the earlier version. It acknowledges nothing.
 struct EarlierMember {
+    rebalances: RebalanceCounter,
     received: Arc<AtomicUsize>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -31,7 +45,9 @@ impl EarlierMember {
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("enable.auto.commit", "false")
             .set("auto.offset.reset", "earliest");
-        let consumer: BaseConsumer = config.create().expect("a consumer");
+        let rebalances = RebalanceCounter::default();
+        let consumer: BaseConsumer<RebalanceCounter> =
+            config.create_with_context(rebalances.clone()).expect("a consumer");
         consumer.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>()).expect("subscribed");
         let (received, ends) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let (counter, is_over) = (Arc::clone(&received), Arc::clone(&ends));
@@ -42,7 +58,11 @@ impl EarlierMember {
                 }
             }
         });
-        Self { received, ends, thread: Some(thread) }
+        Self { rebalances, received, ends, thread: Some(thread) }
+    }
+
+    fn rebalances(&self) -> usize {
+        self.rebalances.0.load(Ordering::SeqCst)
     }
 
     fn received(&self) -> usize {
@@ -61,11 +81,17 @@ impl Drop for EarlierMember {
     }
 }
 
-/// The client ids in a group.
+/// The client ids in a group, in their order.
 fn client_ids(group: &str) -> Vec<String> {
     let list = admin().inner().fetch_group_list(Some(group), scaled(TIMEOUT)).expect("the broker answers");
     let members = list.groups().iter().flat_map(|group| group.members());
-    members.map(|member| member.client_id().to_owned()).collect()
+    let mut ids: Vec<String> = members.map(|member| member.client_id().to_owned()).collect();
+    ids.sort();
+    ids
+}
+
+fn until_members_are(group: &str, ids: &[&str]) {
+    until("the members of the group", TIMEOUT, || (client_ids(group) == ids).then_some(()));
 }
 
 async fn join(installation: &Installation, topics: &[String]) -> Arc<dyn GroupMember> {
@@ -102,13 +128,11 @@ async fn member_joins_when_the_last_one_of_the_earlier_version_has_left() {
     let reports = log_reports::reports("consumer_group_mixed", "group", &group);
     assert_eq!(reports.iter().map(|report| report["client_id"].as_str()).collect::<Vec<_>>(), ["posthaste-earlier"]);
     assert_eq!(log_reports::reports("consumer_group_joined", "group", &group).len(), 1);
-    let mut ids = client_ids(&options.topic(&group));
-    ids.sort();
-    assert_eq!(ids, ["posthaste-kit.events", "posthaste-kit.retries"]);
+    until_members_are(&options.topic(&group), &["posthaste-kit.events", "posthaste-kit.retries"]);
 }
 
 #[tokio::test]
-async fn member_that_waits_leaves_nothing_in_the_group() {
+async fn wait_of_a_member_ends_when_the_member_is_dropped() {
     log_reports::collect();
     let installation = long_sessions(|_| {}).await;
     let (group, options) = (group_id(&installation), installation.kafka.options());
@@ -116,6 +140,8 @@ async fn member_that_waits_leaves_nothing_in_the_group() {
     fill(&installation, 0, 1).await;
     let earlier = EarlierMember::join(&options.topic(&group), &topics);
     earlier.until_received(8);
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
     let member = join(&installation, &topics).await;
     while log_reports::reports("consumer_group_mixed", "group", &group).is_empty() {
         member.poll(1, POLL_TIMEOUT).await.expect("it waits");
@@ -124,9 +150,29 @@ async fn member_that_waits_leaves_nothing_in_the_group() {
     let started = Instant::now();
     drop(member);
     assert!(started.elapsed() < scaled(POLL_TIMEOUT), "a stop waits for nothing");
-    drop(earlier);
 
-    until("the group is empty", TIMEOUT, || client_ids(&options.topic(&group)).is_empty().then_some(()));
+    assert_eq!(tasks(), before, "no task is left that would join the group later");
+}
+
+#[tokio::test]
+async fn retention_of_offsets_is_renewed_only_for_a_group_without_members() {
+    let installation = long_sessions(|_| {}).await;
+    let (kafka, group) = (&installation.kafka, group_id(&installation));
+    let topics = consumed_topics(&kafka.options().topic("order.events"));
+    let full_name = kafka.options().topic(&group);
+    until_answered(TIMEOUT, || kafka.begin_at_end(&group, &topics)).await.expect("it has offsets");
+    fill(&installation, 0, 1).await;
+    let earlier = EarlierMember::join(&full_name, &topics);
+    earlier.until_received(8);
+    let rebalances = earlier.rebalances();
+
+    until_answered(TIMEOUT, || kafka.keep_offsets(&group, &topics)).await.expect("its members keep them");
+
+    assert_eq!(earlier.rebalances(), rebalances, "no other member has joined");
+    drop(earlier);
+    until_members_are(&full_name, &[]);
+    until_answered(TIMEOUT, || kafka.keep_offsets(&group, &topics)).await.expect("renewed");
+    assert_eq!(polled(&join(&installation, &topics).await, 8).await.len(), 8, "the offsets are the same");
 }
 
 #[tokio::test]
