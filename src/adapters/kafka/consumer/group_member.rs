@@ -209,8 +209,8 @@ impl GroupMember for KafkaMember {
         Ok(())
     }
 
+    /// No lags before the member has joined: an error of the join belongs to a poll.
     async fn lag(&self) -> Result<Vec<Lag>, Error> {
-        self.join(Instant::now()).await?;
         Ok(self.request_all(|reply| MemberRequest::Lag { reply }).await?.concat())
     }
 }
