@@ -30,7 +30,7 @@ impl TopicKind {
         config.set("client.id", name);
     }
 
-    /// Whether a client id has the name of a kind, so that this client reads topics of one kind only.
+    /// Whether a client id ends with the suffix of a kind, so that this client reads topics of one kind only.
     pub(crate) fn is_in(client_id: &str) -> bool {
         Self::ALL.iter().any(|kind| client_id.ends_with(kind.suffix()))
     }
