@@ -40,6 +40,7 @@ pub use partition_worker::producer_sessions::ProducerSlots;
 pub use system::dependencies::{Dependencies, MonitoredProbe};
 pub use system::options::{Options, WebhookOptions};
 
+use outbox_publisher::peers::Peers;
 use pending_promoter::{PendingPromoter, Promote};
 use system::dispatcher::Dispatcher;
 use system::metrics_observer::MetricsObserver;
@@ -81,7 +82,8 @@ impl ActorSystem {
         let dispatcher = Arc::new(Dispatcher::new(tree.shards, tree.intake, bus.clone(), Arc::clone(&options)));
         let (publisher, local_leases) = (tree.publisher, tree.local_leases);
         let (leases, instance) = (Arc::clone(&dependencies.leases), options.instance.clone());
-        let handover = PartitionHandover { bus: bus.clone(), publisher, local_leases, leases, instance };
+        let peers = Peers::new(dependencies.wake_channel.clone());
+        let handover = PartitionHandover { bus: bus.clone(), publisher, local_leases, leases, instance, peers };
         let handover = Arc::new(handover);
         let handover_at_escalation = Arc::clone(&handover);
         // The partitions that could not be handed over are counted when the system is stopped.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use ports::Error;
+use ports::partitions::wake::WakeUp;
 use ports::partitions::{Epoch, InstanceId, PartitionLeases, PartitionNo, ReleaseOutcome};
 use supervision::{ActorState, AskError, Mailbox, SupervisionBus};
 use tokio::time::Instant;
@@ -13,6 +14,7 @@ use crate::outbox_publisher::OutboxPublisher;
 use crate::outbox_publisher::handover::STOP_RETRY_PAUSES;
 use crate::outbox_publisher::membership::delete_membership;
 use crate::outbox_publisher::messages::Retire;
+use crate::outbox_publisher::peers::Peers;
 use crate::partition_worker::local_leases::LocalLeases;
 
 /// The handover of one instance. It may run more than once.
@@ -27,6 +29,8 @@ pub struct PartitionHandover {
     pub leases: Arc<dyn PartitionLeases>,
     /// The owner of the leases.
     pub instance: InstanceId,
+    /// Receive a wake-up for each partition that was released without its worker.
+    pub peers: Peers,
 }
 
 impl PartitionHandover {
@@ -70,23 +74,28 @@ impl PartitionHandover {
     /// has expired.
     async fn release_leases(&self, pauses: &[Duration]) {
         self.local_leases.close();
-        let mut pauses = pauses.iter();
+        let (mut pauses, mut released) = (pauses.iter(), Vec::new());
         loop {
             let held = self.local_leases.held();
             let results = join_all(held.into_iter().map(|(partition, epoch)| self.release(partition, epoch))).await;
+            released.extend(results.iter().flatten().flatten());
             match pauses.next().filter(|_| results.iter().any(Result::is_err)) {
                 Some(pause) => tokio::time::sleep(*pause).await,
                 None => break,
             }
         }
         delete_membership(&*self.leases, &self.instance).await;
+        // Only now, as after a handover: the quota of each other instance has grown.
+        released.into_iter().for_each(|partition| self.peers.notify(WakeUp::Free(partition)));
     }
 
-    async fn release(&self, partition: PartitionNo, epoch: Epoch) -> Result<(), Error> {
-        if self.leases.release(partition, &self.instance, epoch).await? != ReleaseOutcome::InFlight {
-            self.local_leases.remove(partition, epoch);
+    /// Returns the partition if its lease does not belong to this instance any more.
+    async fn release(&self, partition: PartitionNo, epoch: Epoch) -> Result<Option<PartitionNo>, Error> {
+        if self.leases.release(partition, &self.instance, epoch).await? == ReleaseOutcome::InFlight {
+            return Ok(None);
         }
-        Ok(())
+        self.local_leases.remove(partition, epoch);
+        Ok(Some(partition))
     }
 }
 
