@@ -42,11 +42,12 @@ pub async fn hand_over_all(
     peers: Peers,
     deadline: Duration,
 ) -> Vec<(PartitionNo, Error)> {
-    let until = Instant::now() + deadline;
-    let handles = workers.as_ref().map(Workers::all).unwrap_or_default();
-    let handovers =
-        workers.iter().flat_map(|workers| handles.iter().map(move |worker| hand_over_at_stop(worker, workers, until)));
-    let results = join_all(handovers).await;
+    let Some(workers) = workers else {
+        leave.await;
+        return Vec::new();
+    };
+    let (handles, until) = (workers.all(), Instant::now() + deadline);
+    let results = join_all(handles.iter().map(|worker| hand_over_at_stop(worker, &workers, until))).await;
     leave.await;
     // Only now: an instance that refreshes its membership after this notification counts one member fewer, so its quota has grown.
     handles.iter().for_each(|worker| peers.notify(WakeUp::Free(worker.partition)));

@@ -74,6 +74,11 @@ pub async fn delete_membership(leases: &dyn PartitionLeases, instance: &Instance
     }
 }
 
+/// The numbers of partitions, as the field `partitions` of a log event lists them.
+pub fn partition_list<'a>(partitions: impl IntoIterator<Item = &'a PartitionNo>) -> String {
+    partitions.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
 impl Membership {
     /// The membership of this instance, which has not sent a heartbeat yet.
     pub fn new(
@@ -163,7 +168,7 @@ impl Membership {
 
     fn log_locked(&mut self, locked: &[PartitionNo]) {
         if !std::mem::replace(&mut self.rows_are_locked, !locked.is_empty()) && !locked.is_empty() {
-            let partitions = locked.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            let partitions = partition_list(locked);
             tracing::warn!(
                 event = "leases_locked",
                 partitions,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::outbox_publisher::OutboxPublisher;
 use crate::outbox_publisher::handover::STOP_RETRY_PAUSES;
-use crate::outbox_publisher::membership::delete_membership;
+use crate::outbox_publisher::membership::{delete_membership, partition_list};
 use crate::outbox_publisher::messages::Retire;
 use crate::outbox_publisher::peers::Peers;
 use crate::partition_worker::local_leases::LocalLeases;
@@ -105,7 +105,7 @@ fn log_left(left: &BTreeSet<PartitionNo>, errors: Vec<(PartitionNo, Error)>) {
     }
     let error = errors.into_iter().find(|(partition, _)| left.contains(partition));
     let error = error.map_or_else(|| "the relay did not release them in time".into(), |(_, error)| error.to_string());
-    let partitions = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let partitions = partition_list(left);
     tracing::warn!(
         event = "leases_not_released",
         partitions,

@@ -2,8 +2,11 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Once;
+use std::task::Poll;
 
 use crate::child::exit::ExitReason;
 
@@ -43,6 +46,16 @@ pub(crate) fn catch_panic<R>(f: impl FnOnce() -> R) -> Result<R, ExitReason> {
         let (detail, location) = LAST_PANIC.with(|last| last.borrow_mut().take()).unwrap_or_default();
         ExitReason::Panic { detail, location, message: PANICKING_MESSAGE.take() }
     })
+}
+
+/// Runs work that is not an actor's. Its panic ends it and goes to the previous hook.
+pub(crate) async fn without_panic(work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.unwrap_or(Poll::Ready(()))
+    })
+    .await;
 }
 
 /// Called by a mailbox permit that an unwinding stack drops: the first such message is the one that panicked.

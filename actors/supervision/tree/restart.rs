@@ -1,9 +1,5 @@
 //! The reactions of a supervisor to the exit of a child: restart it with the siblings that its strategy names, terminate it, or escalate.
 
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -13,6 +9,7 @@ use crate::bus::registry::RegistryEntry;
 use crate::bus::snapshot::ActorState;
 use crate::child::command::DrainRequest;
 use crate::child::exit::{ExitReason, ExitReport};
+use crate::child::panic_guard::without_panic;
 use crate::child::policy::Restart;
 use crate::tree::supervisor::Supervisor;
 
@@ -86,6 +83,7 @@ impl Supervisor {
         self.stop_child(failed, request).await;
         if let Some(work) = self.before_escalation.take() {
             // The children need the other half. After the limit the work is dropped unfinished: the shutdown must not wait for it.
+            // A panic of the work must not end the shutdown.
             let work = without_panic(async move { work(limit / 2).await });
             let _ = tokio::time::timeout(limit / 2, work).await;
         }
@@ -154,14 +152,4 @@ impl Supervisor {
             .with_number("group", group.len() as u64 - 1);
         self.bus.publish(self.with_intensity(event));
     }
-}
-
-/// Runs work of the tree's owner. The panic hook reports its panic, which must not end the supervisor: the shutdown goes on.
-async fn without_panic(work: impl Future<Output = ()>) {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
-        polled.unwrap_or(Poll::Ready(()))
-    })
-    .await;
 }

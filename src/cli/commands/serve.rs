@@ -105,10 +105,9 @@ pub(crate) async fn start(config: Config, signals: Signals) -> Result<Option<(Se
             signals.next().await;
         }
         // The runtime waits for calls that block, such as the resolution of a name.
-        signals
-            .take()
-            .into_iter()
-            .for_each(|signals| spawn_exit_watchdog(stop_deadline + STOP_GRACE, signals, STOPPED));
+        if let Some(signals) = signals.take() {
+            spawn_exit_watchdog(stop_deadline + STOP_GRACE, signals, STOPPED);
+        }
     };
     let service = posthaste::start_unless_stopped(config, stop).await?;
     Ok(service.zip(signals))

@@ -55,18 +55,15 @@ impl GroupJoin {
 
     async fn earlier_members_left(&self) {
         let mut wait = JoinWait::new(self.options.connect_timeout, Instant::now());
-        let (mut reader, mut mixed) = (None, Vec::new());
+        let mut reader = None;
         loop {
-            let shape = self.read_shape(&mut reader, &mixed).await;
-            if let (Ok(GroupShape::Mixed(members)), false) = (&shape, wait.is_mixed) {
+            let shape = self.read_shape(&mut reader, &wait.mixed).await;
+            if let (Ok(GroupShape::Mixed(members)), false) = (&shape, wait.was_mixed()) {
                 self.report_mixed(&members[0]);
             }
             let Some(pause) = wait.pause(&shape, Instant::now()) else {
-                return self.report_end(&shape, wait.is_mixed);
+                return self.report_end(&shape, wait.was_mixed());
             };
-            if let Ok(GroupShape::Mixed(members)) = shape {
-                mixed = members;
-            }
             sleep(pause).await;
         }
     }
@@ -136,8 +133,8 @@ impl GroupJoin {
 /// How long a member that is to join has waited, and whether it waits on.
 #[derive(Debug)]
 struct JoinWait {
-    /// Whether the group had a member of the earlier version during this wait.
-    is_mixed: bool,
+    /// The members of the earlier version at the last reading that found some during this wait.
+    mixed: Vec<DescribedMember>,
     /// Since when each reading has found no such member, after one that did.
     divided_since: Option<Instant>,
     /// When a reading first described nothing since the last that found such a member, or when the wait began.
@@ -149,25 +146,30 @@ struct JoinWait {
 impl JoinWait {
     /// `unread_max` is the longest wait for a group that was never read.
     fn new(unread_max: Duration, now: Instant) -> Self {
-        Self { is_mixed: false, divided_since: None, undescribed_since: Some(now), undescribed_max: unread_max }
+        Self { mixed: Vec::new(), divided_since: None, undescribed_since: Some(now), undescribed_max: unread_max }
+    }
+
+    /// Whether the group had a member of the earlier version during this wait.
+    fn was_mixed(&self) -> bool {
+        !self.mixed.is_empty()
     }
 
     /// The pause before the group is read again, or `None` if the member joins now.
     fn pause(&mut self, shape: &Result<GroupShape, Error>, now: Instant) -> Option<Duration> {
         match shape {
-            Ok(GroupShape::Mixed(_)) => {
-                (self.is_mixed, self.undescribed_max) = (true, UNDESCRIBED_MAX);
+            Ok(GroupShape::Mixed(members)) => {
+                (self.mixed, self.undescribed_max) = (members.clone(), UNDESCRIBED_MAX);
                 (self.divided_since, self.undescribed_since) = (None, None);
                 return Some(MIXED_PAUSE);
             }
-            Ok(GroupShape::Divided) if self.is_mixed => {
+            Ok(GroupShape::Divided) if self.was_mixed() => {
                 let since = *self.divided_since.get_or_insert(now);
                 return (now.duration_since(since) < DIVIDED_MIN).then_some(READ_PAUSE);
             }
             Ok(GroupShape::Divided) => return None,
-            Ok(GroupShape::Absent) if !self.is_mixed => return None,
+            Ok(GroupShape::Absent) if !self.was_mixed() => return None,
             // A permission is missing, or the broker is too old.
-            Err(error) if !self.is_mixed && !is_temporary(error) => return None,
+            Err(error) if !self.was_mixed() && !is_temporary(error) => return None,
             Ok(GroupShape::Unknown) => self.undescribed_max = UNDESCRIBED_MAX,
             Ok(GroupShape::Absent) | Err(_) => {}
         }

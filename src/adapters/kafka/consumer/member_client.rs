@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
-use crate::connection::client_config;
 use crate::consumer::context::MemberContext;
 use crate::consumer::member_request::{MemberReply, MemberRequest};
 use crate::consumer::member_thread::MemberThread;
@@ -37,8 +36,7 @@ impl MemberClient {
         topics: Vec<String>,
     ) -> Result<Self, Error> {
         let action = format!("joining group {group}");
-        let mut config = client_config::group_member(options, group);
-        kind.name_client(&mut config);
+        let config = kind.member_config(options, group);
         let context = MemberContext::new(Arc::clone(contact), topics.clone());
         let consumer = BaseConsumer::from_config_and_context(&config, context);
         let mut consumer: BaseConsumer<MemberContext> = consumer.map_err(|error| map_err(&error, &action))?;

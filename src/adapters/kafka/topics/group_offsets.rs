@@ -115,9 +115,7 @@ pub(crate) fn renew_retention(
     }
     // As the members of the group: a member that subscribes to topics of both kinds would make it mixed.
     let join = |(kind, topics): &(TopicKind, Vec<String>)| -> KafkaResult<BaseConsumer> {
-        let mut config = client_config::group_member(options, group);
-        kind.name_client(&mut config);
-        let member: BaseConsumer = config.create()?;
+        let member: BaseConsumer = kind.member_config(options, group).create()?;
         member.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>())?;
         Ok(member)
     };

@@ -2,6 +2,9 @@
 use outbox::topics::retry_stage;
 use rdkafka::ClientConfig;
 
+use crate::connection::client_config;
+use crate::options::Options;
+
 /// The kind of the topics that a client of a group member reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TopicKind {
@@ -24,10 +27,12 @@ impl TopicKind {
         Self::ALL.map(topics_of).into_iter().filter(|(_, topics): &(_, Vec<String>)| !topics.is_empty()).collect()
     }
 
-    /// Adds the kind to the client id. A group that rebalances describes its members only by their ids.
-    pub(crate) fn name_client(self, config: &mut ClientConfig) {
+    /// The client of a group's member that reads this kind. Its id ends with the kind: a group that rebalances describes its members only by their ids.
+    pub(crate) fn member_config(self, options: &Options, group: &str) -> ClientConfig {
+        let mut config = client_config::group_member(options, group);
         let name = format!("{}{}", config.get("client.id").unwrap_or_default(), self.suffix());
         config.set("client.id", name);
+        config
     }
 
     /// Whether a client id ends with the suffix of a kind, so that this client reads topics of one kind only.
@@ -45,6 +50,11 @@ impl TopicKind {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kit::TestClock;
+    use ports::partitions::InstanceId;
+
     use super::*;
 
     #[test]
@@ -64,11 +74,9 @@ mod tests {
 
     #[test]
     fn client_id_shows_that_a_client_reads_one_kind() {
+        let options = Options::new("none", "installation", InstanceId("a".into()), Arc::new(TestClock::default()));
         for kind in TopicKind::ALL {
-            let mut config = ClientConfig::new();
-            config.set("client.id", "posthaste-a");
-
-            kind.name_client(&mut config);
+            let config = kind.member_config(&options, "orders");
 
             assert!(TopicKind::is_in(config.get("client.id").expect("an id")), "{kind:?}");
         }
